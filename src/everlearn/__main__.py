@@ -1,0 +1,5 @@
+"""`python -m everlearn`."""
+
+from everlearn.cli import main
+
+main()

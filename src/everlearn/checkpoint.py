@@ -1,0 +1,133 @@
+"""How a run survives: folders of safetensors and JSON, written beside and renamed into place, with checksums."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from everlearn.errors import UserError
+
+KEPT = 2
+"""Checkpoints that stay: the newest, and one before it in case the newest is damaged."""
+
+_ARRAY, _TENSOR = "__array__", "__tensor__"
+
+
+def save(folder: Path, position: int, state: dict[str, Any]) -> Path:
+    """Write `state` (nested dicts and lists of plain values, arrays and tensors) as the checkpoint of `position`."""
+    final = folder / f"{position:012d}"
+    partial = folder / f"{final.name}.partial"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob("*.partial"):
+            shutil.rmtree(leftover)
+        partial.mkdir()
+        _write(partial, state)
+        if final.exists():
+            shutil.rmtree(final)
+        partial.rename(final)
+        _sync(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
+        raise UserError(
+            f"could not write a checkpoint in {folder}: {reason}. The checkpoint before it is intact: "
+            "make room and go on with --resume."
+        ) from error
+    for old in _newest_first(folder)[KEPT:]:
+        shutil.rmtree(old)
+    return final
+
+
+def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
+    """The newest checkpoint that is whole, with its position; damaged ones are passed over with a line each."""
+    for candidate in _newest_first(folder):
+        try:
+            return int(candidate.name), _read(candidate)
+        except (OSError, ValueError, KeyError) as error:
+            notify(f"checkpoint {candidate} is damaged ({error}): using the one before it")
+    return None
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return sorted((p for p in folder.glob("*") if p.name.isdigit()), reverse=True) if folder.is_dir() else []
+
+
+def _write(folder: Path, state: dict[str, Any]) -> None:
+    tensors: dict[str, torch.Tensor] = {}
+    tree = _take_apart(state, "", tensors)
+    _dump(folder / "state.json", tree)
+    try:
+        save_file(tensors, folder / "tensors.safetensors")
+    except Exception as error:  # safetensors wraps the system's error in one of its own
+        full = "No space left" in str(error) or "os error 28" in str(error)
+        raise OSError(errno.ENOSPC if full else errno.EIO, str(error)) from error
+    _sync(folder / "tensors.safetensors")
+    _dump(folder / "checksums.json", {name: _checksum(folder / name) for name in ("state.json", "tensors.safetensors")})
+    _sync(folder)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    for name, expected in json.loads((folder / "checksums.json").read_text()).items():
+        if _checksum(folder / name) != expected:
+            raise ValueError(f"{name} does not match its checksum")
+    tree = json.loads((folder / "state.json").read_text())
+    state: dict[str, Any] = _put_together(tree, load_file(folder / "tensors.safetensors"))
+    return state
+
+
+def _take_apart(node: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """The tree with every array moved into `tensors` and a reference left in its place."""
+    if isinstance(node, torch.Tensor):
+        # A copy: safetensors refuses tensors that share storage.
+        tensors[path] = node.detach().cpu().contiguous().clone()
+        return {_TENSOR: path}
+    if isinstance(node, np.ndarray):
+        tensors[path] = torch.from_numpy(np.ascontiguousarray(node).copy())
+        return {_ARRAY: path}
+    if isinstance(node, dict):
+        return {str(key): _take_apart(value, f"{path}/{key}", tensors) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [_take_apart(value, f"{path}/{i}", tensors) for i, value in enumerate(node)]
+    return node
+
+
+def _put_together(node: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(node, dict):
+        if _TENSOR in node:
+            return tensors[node[_TENSOR]]
+        if _ARRAY in node:
+            return tensors[node[_ARRAY]].numpy()
+        return {key: _put_together(value, tensors) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_put_together(value, tensors) for value in node]
+    return node
+
+
+def _dump(path: Path, value: Any) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    """Make sure that what was written is on the disk, not only in the system's cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

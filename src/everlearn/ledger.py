@@ -1,0 +1,66 @@
+"""What a run cost. Each part counts its own work here, so no method can forget to report."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Meter:
+    """Counters of one phase: learning, or testing."""
+
+    stream_examples: int = 0
+    memory_writes: int = 0
+    memory_reads: int = 0
+    replays: int = 0
+    replays_skipped: int = 0
+    tokens_forward: int = 0
+    tokens_backward: int = 0
+    optimiser_steps: int = 0
+    inner_steps: int = 0
+    seconds: float = 0.0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add the time spent inside to `seconds`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+@dataclass
+class Ledger:
+    """The meters of a run and what it holds at the end.
+
+    >>> ledger = Ledger()
+    >>> ledger.train.stream_examples, ledger.train.memory_reads = 9600, 96
+    >>> ledger.replay_rate
+    0.01
+    """
+
+    train: Meter = field(default_factory=Meter)
+    test: Meter = field(default_factory=Meter)
+    memory_entries: int = 0
+    memory_bytes: int = 0
+    parameters_trained: int = 0
+    peak_device_bytes: int = 0
+
+    @property
+    def replay_rate(self) -> float:
+        """Examples read from memory while learning, per example of the stream: the rate really used."""
+        return self.train.memory_reads / self.train.stream_examples if self.train.stream_examples else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for `ledger.json` and the tables."""
+        return {**asdict(self), "replay_rate": self.replay_rate}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on counting from a saved ledger, in place: other parts hold on to these meters."""
+        for meter in ("train", "test"):
+            vars(getattr(self, meter)).update(state[meter])
+        for name in ("memory_entries", "memory_bytes", "parameters_trained", "peak_device_bytes"):
+            setattr(self, name, state[name])

@@ -1,0 +1,69 @@
+"""ANML-ER: a neuromodulated network with experience replay (paper, section 4.2).
+
+The prediction network (encoder e_W1 and head g_W2) adapts in the inner loop; the neuromodulator h_φ, a frozen
+pre-trained encoder under two trained layers, gates its features and is learned in the outer loop only.
+"""
+
+import copy
+
+import torch
+from torch import nn
+
+from everlearn.batches import Sequences
+from everlearn.encoders import Encoder
+from everlearn.methods.base import Parts
+from everlearn.methods.maml_er import MAMLER
+from everlearn.methods.network import Network, Weights
+
+
+class Neuromodulator(nn.Module):
+    """h_φ: a gate between 0 and 1 for each feature."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(encoder).requires_grad_(False)
+        width = encoder.width
+        self.gate = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.Sigmoid())
+
+    def forward(self, sequences: Sequences) -> torch.Tensor:
+        """The gating signal."""
+        with torch.no_grad():
+            features = self.encoder(sequences)
+        gate: torch.Tensor = self.gate(features)
+        return gate
+
+    def train(self, mode: bool = True) -> "Neuromodulator":
+        """The frozen encoder never drops anything out."""
+        super().train(mode)
+        self.encoder.eval()
+        return self
+
+
+class ModulatedNetwork(Network):
+    """f_θ(x) = g_W2(e_W1(x) · h_φ(x))."""
+
+    def __init__(self, encoder: Encoder, head: nn.Module) -> None:
+        super().__init__(encoder, head)
+        self.modulator = Neuromodulator(encoder).to(encoder.device)
+
+    def features(self, sequences: Sequences) -> torch.Tensor:
+        """The encoder's features, gated."""
+        gated: torch.Tensor = self.encoder(sequences) * self.modulator(sequences)
+        return gated
+
+
+class ANMLER(MAMLER):
+    """Fast weights: the prediction network. The neuromodulator stays as it is inside the loop."""
+
+    name = "anml-er"
+    summary = "maml-er with a learned gate over the features, driven by a frozen copy of the encoder"
+
+    def build_network(self, parts: Parts) -> Network:
+        """The modulated network, unless the ablation takes the modulator away."""
+        if not self.config.neuromodulation:
+            return super().build_network(parts)
+        return ModulatedNetwork(parts.encoder, parts.problem.head(parts.encoder.width))
+
+    def fast_weights(self, network: Network) -> Weights:
+        """Everything that learns, except the neuromodulator."""
+        return {name: w for name, w in network.trained().items() if not name.startswith("modulator.")}

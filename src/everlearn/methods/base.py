@@ -1,0 +1,103 @@
+"""What a method is: something that observes batches of a stream, once, and hands out predictors."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from everlearn.batches import Batch, Integers
+from everlearn.encoders import Encoder
+from everlearn.ledger import Ledger
+from everlearn.memory import Memory
+from everlearn.problems import Problem
+from everlearn.settings import setting
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """How it learns. The defaults are the paper's for BERT on text classification."""
+
+    method: str = setting("oml-er", "the method (see `everlearn list methods`)")
+    batch_size: int = setting(16, "examples in a mini-batch (b)")
+    lr: float = setting(3e-5, "learning rate of seq, replay, a-gem and mtl")
+    inner_lr: float = setting(1e-3, "learning rate of the inner loop (α)")
+    meta_lr: float = setting(1e-5, "learning rate of the outer loop (β)")
+    head_lr: float | None = setting(None, "learning rate of the slow head; default: the same as the encoder's")
+    support_batches: int = setting(5, "batches in a support set (m)")
+    replay_interval: int = setting(9600, "examples of the stream between two replays (R_I)")
+    replay_rate: float = setting(0.01, "share of R_I that a replay draws from memory (r)")
+    replay: bool = setting(True, "replay from memory while learning")
+    meta_test: bool = setting(True, "fine-tune on random memory batches before predicting (meta-learning methods)")
+    neuromodulation: bool = setting(True, "gate the features (anml-er); without it anml-er is maml-er")
+    replay_gradient: str = setting("mean", "a replay's gradient: mean over the sample, or sum over its batches of b")
+    clip_norm: float | None = setting(None, "clip gradients to this norm before an optimiser step; default: never")
+    clip_replay_only: bool = setting(False, "clip only the steps that learn from memory")
+    micro_batch: int = setting(32, "most examples in one backward pass; larger batches are accumulated")
+    epochs: int = setting(2, "passes over the pool (mtl only)")
+    as_published: bool = setting(False, "the choices of the authors' code: pooler, dropout, summed replay, clipping")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a method is built from."""
+
+    encoder: Encoder
+    problem: Problem
+    memory: Memory
+    ledger: Ledger
+    seed: int
+
+
+Observations = Mapping[str, float | torch.Tensor]
+"""Named numbers about a learning step, such as its loss; tensors are only read when somebody looks."""
+
+
+class Predictor(ABC):
+    """Predicts with what was known when it was made: learning that goes on meanwhile does not change it."""
+
+    @abstractmethod
+    def predict(self, batch: Batch) -> Integers:
+        """The label chosen for each example."""
+
+
+class Method(ABC):
+    """Observes batches and hands out predictors. It is given examples only: no task names, no boundaries."""
+
+    name: ClassVar[str]
+    """What it is called on the command line."""
+    summary: ClassVar[str]
+    """One line for `everlearn list methods`."""
+    lifelong: ClassVar[bool] = True
+    """False for a method that is given the pool of all tasks for several epochs: an upper bound."""
+    replays: ClassVar[bool] = False
+    """Whether it reads the memory while learning."""
+    meta: ClassVar[bool] = False
+    """Whether it learns in episodes with an inner loop."""
+
+    def __init__(self, config: MethodConfig, parts: Parts) -> None:
+        self.config = config
+        self.problem = parts.problem
+        self.memory = parts.memory
+        self.ledger = parts.ledger
+
+    @abstractmethod
+    def observe(self, batch: Batch) -> Observations:
+        """Learn from the next batch of the stream."""
+
+    def finish(self) -> Observations:
+        """Learn from whatever is still waiting: the stream has ended."""
+        return {}
+
+    @abstractmethod
+    def predictor(self) -> Predictor:
+        """A predictor with the knowledge of this moment."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on later, as nested dicts of plain values, arrays and tensors."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""

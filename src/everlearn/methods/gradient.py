@@ -1,0 +1,103 @@
+"""What all gradient methods share: a network, AdamW on its slow weights, gradients, saving and predicting."""
+
+import copy
+from typing import Any
+
+import torch
+from torch.func import functional_call
+
+from everlearn.batches import Batch
+from everlearn.methods.base import Method, MethodConfig, Parts, Predictor
+from everlearn.methods.network import Network, NetworkPredictor, Weights
+
+Gradients = list[torch.Tensor]
+"""One tensor for each trained parameter, in the order of `Network.trained`."""
+
+
+class GradientMethod(Method):
+    """Trains a network; a subclass says on what and when."""
+
+    def __init__(self, config: MethodConfig, parts: Parts) -> None:
+        super().__init__(config, parts)
+        self.network = self.build_network(parts).train()
+        self.network.count_on(self.ledger.train)
+        trained = self.network.trained()
+        self.ledger.parameters_trained = sum(weight.numel() for weight in trained.values())
+        self.optimiser = self._build_optimiser(trained)
+
+    def build_network(self, parts: Parts) -> Network:
+        """The network of the paper: the encoder and one linear head."""
+        return Network(parts.encoder, parts.problem.head(parts.encoder.width))
+
+    def learning_rate(self) -> float:
+        """The rate of the slow weights."""
+        return self.config.lr
+
+    def loss(self, network: Network, batch: Batch, weights: Weights | None = None) -> torch.Tensor:
+        """The mean loss of a batch, with some of the network's weights replaced by `weights`."""
+        sequences = self.problem.sequences(batch)
+        logits = functional_call(network, weights, (sequences,)) if weights else network(sequences)
+        return self.problem.loss(logits, batch)
+
+    def gradient(
+        self, batch: Batch, weights: Weights | None = None, replayed: bool = False
+    ) -> tuple[torch.Tensor, Gradients]:
+        """Loss and gradient of a batch at the slow weights, or at `weights` where they are given."""
+        at = {**self.network.trained(), **(weights or {})}
+        total: torch.Tensor | None = None
+        gradients: Gradients = []
+        for part, share in self._parts(batch, replayed):
+            loss = share * self.loss(self.network, part, weights)
+            found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
+            gradients = [a + b for a, b in zip(gradients, found, strict=True)] if gradients else list(found)
+            total = loss.detach() if total is None else total + loss.detach()
+        assert total is not None, "a batch holds at least one example"
+        return total, gradients
+
+    def update(self, gradients: Gradients, replayed: bool = False) -> None:
+        """One AdamW step on the slow weights."""
+        for weight, gradient in zip(self.network.trained().values(), gradients, strict=True):
+            weight.grad = gradient
+        if self.config.clip_norm and (replayed or not self.config.clip_replay_only):
+            torch.nn.utils.clip_grad_norm_(self.network.trained().values(), self.config.clip_norm)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.ledger.train.optimiser_steps += 1
+
+    def copy_for_testing(self) -> Network:
+        """A network of its own for a predictor, whose work counts as test time."""
+        network = copy.deepcopy(self.network).eval()
+        network.count_on(self.ledger.test)
+        return network
+
+    def predictor(self) -> Predictor:
+        """The network as it is now."""
+        return NetworkPredictor(self.copy_for_testing(), self.problem)
+
+    def state(self) -> dict[str, Any]:
+        """Trained weights and the optimiser's moments; frozen weights come from the encoder again."""
+        optimiser = self.optimiser.state_dict()["state"]
+        return {"weights": dict(self.network.trained()), "optimiser": {str(i): s for i, s in optimiser.items()}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from saved weights and moments."""
+        with torch.no_grad():
+            for name, weight in self.network.trained().items():
+                weight.copy_(state["weights"][name])
+        moments = {int(i): saved for i, saved in state["optimiser"].items()}
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+
+    def _parts(self, batch: Batch, replayed: bool) -> list[tuple[Batch, float]]:
+        """A batch in parts that fit, with the weight of each part's mean loss."""
+        if replayed and self.config.replay_gradient == "sum":
+            return [(part, 1.0) for part in batch.split(self.config.batch_size)]
+        terms = self.problem.loss_terms(batch)
+        return [(part, self.problem.loss_terms(part) / terms) for part in batch.split(self.config.micro_batch)]
+
+    def _build_optimiser(self, trained: Weights) -> torch.optim.Optimizer:
+        rate = self.learning_rate()
+        head_rate = rate if self.config.head_lr is None else self.config.head_lr
+        body = [weight for name, weight in trained.items() if not name.startswith("head.")]
+        head = [weight for name, weight in trained.items() if name.startswith("head.")]
+        groups = [{"params": body, "lr": rate}, {"params": head, "lr": head_rate}]
+        return torch.optim.AdamW(groups, weight_decay=0.0, eps=1e-6)

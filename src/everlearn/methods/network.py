@@ -1,0 +1,60 @@
+"""The network every gradient method trains, an encoder under a head, and the predictor made from it."""
+
+import torch
+from torch import nn
+
+from everlearn.batches import Batch, Integers, Sequences
+from everlearn.encoders import Encoder
+from everlearn.ledger import Meter
+from everlearn.methods.base import Predictor
+from everlearn.problems import Problem
+
+Weights = dict[str, torch.Tensor]
+"""Parameters by name, as `torch.func.functional_call` takes them."""
+
+
+class Network(nn.Module):
+    """f_θ(x) = g_W(h_φ(x)): a text encoder and the problem's head."""
+
+    def __init__(self, encoder: Encoder, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head.to(encoder.device)
+
+    def features(self, sequences: Sequences) -> torch.Tensor:
+        """What the head reads."""
+        features: torch.Tensor = self.encoder(sequences)
+        return features
+
+    def forward(self, sequences: Sequences) -> torch.Tensor:
+        """Logits."""
+        logits: torch.Tensor = self.head(self.features(sequences))
+        return logits
+
+    def trained(self) -> Weights:
+        """The parameters that learn."""
+        return {name: weight for name, weight in self.named_parameters() if weight.requires_grad}
+
+    def count_on(self, meter: Meter) -> None:
+        """Count the work of every encoder in here on this meter."""
+        for module in self.modules():
+            if isinstance(module, Encoder):
+                module.meter = meter
+
+
+class NetworkPredictor(Predictor):
+    """Predicts with a network that nobody else changes."""
+
+    def __init__(self, network: Network, problem: Problem) -> None:
+        self.network = network.eval()
+        self.problem = problem
+
+    @torch.no_grad()
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """The network's output for each example."""
+        logits: torch.Tensor = self.network(self.problem.sequences(batch))
+        return logits
+
+    def predict(self, batch: Batch) -> Integers:
+        """The label chosen for each example."""
+        return self.problem.predict(self.logits(batch), batch)

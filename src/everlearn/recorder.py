@@ -1,0 +1,83 @@
+"""Keeps the numbers of a run: lines of `metrics.jsonl` and TensorBoard events."""
+
+import json
+import math
+from typing import Any
+
+from everlearn.errors import UserError
+from everlearn.methods import Observations
+from everlearn.run_folder import RunFolder
+
+
+class Recorder:
+    """Averages what methods observe between two lines. Without a folder it only averages."""
+
+    def __init__(self, folder: RunFolder | None, every: int) -> None:
+        self._folder = folder
+        self._every = every
+        self._pending: dict[str, list[Any]] = {}
+        self._written_at = 0
+        self._board: Any = None
+
+    def observe(self, examples: int, observations: Observations) -> dict[str, float] | None:
+        """Note a step; every now and then the means since the last time, which are also written down."""
+        for name, value in observations.items():
+            self._pending.setdefault(name, []).append(value)
+        if examples - self._written_at < self._every or not self._pending:
+            return None
+        means = {name: math.fsum(values) / len(values) for name, values in self._settled().items()}
+        self._pending, self._written_at = {}, examples
+        if not all(map(math.isfinite, means.values())):
+            raise UserError(
+                f"the loss is no longer a finite number after {examples} examples: lower the learning rates."
+            )
+        self._write(examples, means)
+        return means
+
+    def evaluated(self, examples: int, evaluation: dict[str, Any]) -> None:
+        """Write an evaluation down."""
+        scores = {f"accuracy/{task}": value for task, value in evaluation["per_task"].items()}
+        self._write(examples, {"accuracy": evaluation["accuracy"], **scores})
+
+    def state(self) -> dict[str, Any]:
+        """What is not yet written, and how long the file is."""
+        size = self._folder.metrics.stat().st_size if self._folder and self._folder.metrics.exists() else 0
+        return {"pending": self._settled(), "written_at": self._written_at, "size": size}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Cut off lines that were written after the checkpoint: they will be written again."""
+        self._pending, self._written_at = state["pending"], state["written_at"]
+        self._cut(state["size"])
+
+    def start_over(self) -> None:
+        """A run without a checkpoint begins again, and so does its file."""
+        self._cut(0)
+
+    def close(self) -> None:
+        """Finish the event file."""
+        if self._board is not None:
+            self._board.close()
+
+    def _cut(self, size: int) -> None:
+        if self._folder and self._folder.metrics.exists():
+            with self._folder.metrics.open("r+b") as file:
+                file.truncate(size)
+
+    def _settled(self) -> dict[str, list[float]]:
+        """Plain numbers instead of tensors; this waits for the device."""
+        return {name: [float(value) for value in values] for name, values in self._pending.items()}
+
+    def _write(self, examples: int, numbers: dict[str, float]) -> None:
+        if self._folder is None:
+            return
+        try:
+            with self._folder.metrics.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"examples": examples, **numbers}) + "\n")
+        except OSError as error:
+            raise UserError(f"could not write {self._folder.metrics}: {error.strerror}.") from error
+        if self._board is None:
+            from torch.utils.tensorboard import SummaryWriter  # slow to import, and only needed here
+
+            self._board = SummaryWriter(str(self._folder.tensorboard), purge_step=examples)
+        for name, number in numbers.items():
+            self._board.add_scalar(name, number, examples)

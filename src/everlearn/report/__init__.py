@@ -1,0 +1,1 @@
+"""What a reader sees of finished runs: tables and figures, made from results alone."""

@@ -1,0 +1,37 @@
+"""Colours and text sizes that the panels of a figure share."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+
+from everlearn.report.results import MethodRuns
+
+# The Okabe-Ito palette, which colour-blind readers can tell apart, without its yellow: too pale for a line on white.
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SHADES = LinearSegmentedColormap.from_list("shades", ["#f6f3ec", "#b5d2e4", "#4a8fbe", "#0b3c66"])
+INK, MUTED, FAINT = "#1f2933", "#66727f", "#d5dbe1"
+TEXT, SMALL = 10.5, 8.5  # points
+LETTER, LINE_OF_TEXT = 0.09, 0.2  # inches that a letter is wide, on average, and a line of text is high
+SLANT = 35  # degrees, for task names that do not fit side by side
+SLANT_RISE = 0.4  # height of a slanted name, as a part of its length
+
+
+def method_colours(methods: Sequence[MethodRuns]) -> dict[str, str]:
+    """A colour per lifelong method; the others are references and stay grey."""
+    lifelong = [method.method for method in methods if method.lifelong]
+    colours = {method: LINES[index % len(LINES)] for index, method in enumerate(lifelong)}
+    return {method.method: colours.get(method.method, MUTED) for method in methods}
+
+
+def style_axes(axes: Axes) -> None:
+    """No frame and no tick marks: the data are the picture."""
+    axes.set_frame_on(False)
+    axes.tick_params(length=0, labelsize=TEXT, labelcolor=INK)
+
+
+def task_name_style(slanted: bool) -> dict[str, Any]:
+    """How task names above a panel are written: side by side, or slanted where they would collide."""
+    placed = {"rotation": SLANT, "ha": "left", "size": SMALL} if slanted else {"ha": "center", "size": TEXT}
+    return {**placed, "color": MUTED, "rotation_mode": "anchor", "va": "baseline"}

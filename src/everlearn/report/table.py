@@ -1,0 +1,169 @@
+"""The comparison table: what each method reached, beside what it cost, for the terminal and for Markdown."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rich import box
+from rich.table import Table
+
+from everlearn.report.results import MethodRuns, ResultDict, Spread, by_method, describe, spread
+
+UNDEFINED = "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of one method, in the order of `COLUMNS`."""
+
+    cells: tuple[str, ...]
+    lifelong: bool
+
+
+def comparison_rows(results: Sequence[ResultDict]) -> list[Row]:
+    """One row per method, those that are not lifelong last: the one source of cells for every format."""
+    return [Row(tuple(cell(method) for cell in COLUMNS.values()), method.lifelong) for method in by_method(results)]
+
+
+def comparison_table(results: Sequence[ResultDict]) -> Table:
+    """The table for the terminal; a line sets off the upper bounds from the lifelong methods."""
+    table = Table(
+        title=describe(results),
+        title_justify="left",
+        title_style="",
+        box=box.HORIZONTALS,
+        show_edge=False,
+        padding=0,
+    )
+    for header in COLUMNS:
+        table.add_column(
+            header.replace(" ", "\n"),
+            justify="left" if header == "method" else "right",
+            style="bold" if header == "method" else "",
+            overflow="fold",
+            no_wrap=header not in MAY_WRAP,
+        )
+    previous: Row | None = None
+    for row in comparison_rows(results):
+        if previous and previous.lifelong and not row.lifelong:
+            table.add_section()
+        table.add_row(*row.cells)
+        previous = row
+    return table
+
+
+def comparison_markdown(results: Sequence[ResultDict]) -> str:
+    """The same table as Markdown, ending in a newline; numbers are aligned to the right."""
+    alignment = (":--", *["--:"] * (len(COLUMNS) - 1))
+    lines = [tuple(COLUMNS), alignment, *(row.cells for row in comparison_rows(results))]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{describe(results)}\n\n{table}\n"
+
+
+def percent(value: Spread | None) -> str:
+    """A fraction in per cent with one decimal, and its deviation.
+
+    >>> percent(Spread(0.7312, 0.0049)), percent(Spread(-0.0001, None)), percent(None)
+    ('73.1±0.5', '0.0', '–')
+    """
+    if value is None:
+        return UNDEFINED
+    mean = f"{round(100 * value.mean, 1) + 0.0:.1f}"  # adding 0.0 turns -0.0 into 0.0
+    return mean if value.std is None else f"{mean}±{100 * value.std:.1f}"
+
+
+def count(number: float) -> str:
+    """A count in three significant digits.
+
+    >>> count(0), count(950), count(1_150), count(46_000), count(999_999), count(4_100_000_000)
+    ('0', '950', '1.15k', '46.0k', '1.00M', '4.10G')
+    """
+    if round(number) < 1000:
+        return f"{round(number)}"
+    scaled, suffixes = float(number), iter("kMGTP")
+    suffix = ""
+    while float(f"{scaled:.3g}") >= 1000:
+        scaled, suffix = scaled / 1000, next(suffixes)
+    decimals = 3 - len(f"{float(f'{scaled:.3g}'):.0f}")
+    return f"{scaled:.{decimals}f}{suffix}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the two units that matter.
+
+    >>> duration(0.02), duration(4.25), duration(59.99), duration(185), duration(3_725), duration(200_000)
+    ('<0.1s', '4.2s', '1m00s', '3m05s', '1h02m', '55h33m')
+    """
+    if seconds < 0.1:
+        return "<0.1s"
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest}s"
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m"
+
+
+def _mean(method: MethodRuns, value: Callable[[ResultDict], float]) -> float:
+    """Costs are shown as means alone: their deviation over seeds is close to nothing and would crowd the table."""
+    return fmean(value(run) for run in method.runs)
+
+
+def _accuracy(method: MethodRuns) -> str:
+    return percent(spread([run["accuracy"] for run in method.runs]))
+
+
+def _forgetting(method: MethodRuns) -> str:
+    return percent(spread([run["forgetting"] for run in method.runs]))
+
+
+def _learning_accuracy(method: MethodRuns) -> str:
+    return percent(spread([run["learning_accuracy"] for run in method.runs]))
+
+
+def _replay_rate(method: MethodRuns) -> str:
+    return f"{100 * _mean(method, lambda run: run['ledger']['replay_rate']):.2f}%"
+
+
+def _train_tokens(method: MethodRuns) -> str:
+    return count(
+        _mean(method, lambda run: run["ledger"]["train"]["tokens_forward"] + run["ledger"]["train"]["tokens_backward"])
+    )
+
+
+def _memory(method: MethodRuns) -> str:
+    entries = _mean(method, lambda run: run["ledger"]["memory_entries"])
+    megabytes = _mean(method, lambda run: run["ledger"]["memory_bytes"]) / 1e6
+    return f"{count(entries)} / {megabytes:.1f}MB" if entries else "0"
+
+
+def _optimiser_steps(method: MethodRuns) -> str:
+    return f"{round(_mean(method, lambda run: run['ledger']['train']['optimiser_steps'])):,}"
+
+
+def _train_time(method: MethodRuns) -> str:
+    return duration(_mean(method, lambda run: run["ledger"]["train"]["seconds"]))
+
+
+def _test_time(method: MethodRuns) -> str:
+    return duration(_mean(method, lambda run: run["ledger"]["test"]["seconds"]))
+
+
+COLUMNS: dict[str, Callable[[MethodRuns], str]] = {
+    "method": lambda method: method.label,
+    "accuracy": _accuracy,
+    "forgetting": _forgetting,
+    "learning accuracy": _learning_accuracy,
+    "replay rate": _replay_rate,
+    "train tokens": _train_tokens,
+    "memory": _memory,
+    "optim. steps": _optimiser_steps,
+    "train time": _train_time,
+    "test time": _test_time,
+}
+"""Header and how its cell is made. Accuracies and forgetting are in per cent; tokens are forward plus backward."""
+
+MAY_WRAP = {"method", "memory"}
+"""Columns whose cells still read well on two lines, so that the table fits a terminal of 80 columns."""

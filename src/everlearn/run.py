@@ -1,0 +1,146 @@
+"""The one-pass loop: take the next batch, learn from it, and once in a while evaluate, write a line, save."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from everlearn import __version__, checkpoint
+from everlearn.config import Config
+from everlearn.evaluation.evaluator import evaluate
+from everlearn.experiment import Experiment, build_experiment
+from everlearn.methods import Observations
+from everlearn.progress import Screen
+from everlearn.recorder import Recorder
+from everlearn.run_folder import RunFolder
+from everlearn.streams import Benchmark, load_benchmark
+
+
+def run(
+    config: Config,
+    out: Path | None = None,
+    resume: bool = False,
+    screen: Screen | None = None,
+    benchmark: Benchmark | None = None,
+) -> dict[str, Any]:
+    """Learn from a stream as configured; what came out, as in `result.json`."""
+    screen = screen or Screen(quiet=True)
+    folder = RunFolder(out) if out else None
+    if folder:
+        folder.check(config, resume)
+        if finished := folder.finished():
+            return finished
+    benchmark = benchmark or load_benchmark(config.stream)
+    experiment = build_experiment(config, benchmark)
+    recorder = Recorder(folder, config.run.log_every)
+    if folder:
+        folder.create(config)
+        _resume(folder, experiment, recorder, screen)
+    try:
+        _learn(config, experiment, recorder, folder, screen)
+    finally:
+        recorder.close()
+    result = _result(config, benchmark, experiment)
+    if folder:
+        folder.finish(result)
+    return result
+
+
+def _learn(
+    config: Config, experiment: Experiment, recorder: Recorder, folder: RunFolder | None, screen: Screen
+) -> None:
+    stream, method, history, ledger = experiment.stream, experiment.method, experiment.history, experiment.ledger
+
+    def note(observations: Observations) -> None:
+        if "violation" in observations:
+            history.add_check(stream.cursor, bool(observations["violation"]))
+        means = recorder.observe(stream.cursor, observations)
+        tracker.advance(stream.cursor, means.get("loss") if means else None)
+
+    def test(sample: int | None = None) -> None:
+        _wait_for_device(experiment)
+        scores = evaluate(method, experiment.test_sets, ledger.test, sample)
+        add = history.add_sample if sample else history.add_row
+        recorder.evaluated(stream.cursor, add(stream.cursor, scores))
+
+    if stream.ended:
+        return  # resumed from the last checkpoint: everything is done but writing the result
+    with screen.track(config.method.method, stream.length, stream.cursor) as tracker:
+        # Before the first batch: what the untrained network can do, which forward transfer is measured against.
+        if method.lifelong and stream.cursor == 0:
+            test()
+        for examples in stream:
+            before = stream.cursor - len(examples)
+            with ledger.train.timed():
+                ledger.train.stream_examples += len(examples)
+                observations = method.observe(experiment.problem.tokenise(examples, experiment.tokenizer))
+            note(observations)
+            # Once in a while: evaluate on everything where a task ended, on a sample where the user asked for it.
+            if method.lifelong:
+                for _ in history.ends_between(before, stream.cursor):
+                    test()
+                if _passed(config.run.eval_every, before, stream.cursor):
+                    test(config.run.eval_sample)
+            # Once in a while: save. The end of the stream is saved below, when everything is learned.
+            if folder and _passed(config.run.checkpoint_every, before, stream.cursor) and not stream.ended:
+                _save(folder, experiment, recorder)
+        with ledger.train.timed():
+            observations = method.finish()
+        note(observations)
+        test()
+    if folder and config.run.checkpoint_every:
+        _save(folder, experiment, recorder)
+
+
+def _passed(every: int | None, before: int, now: int) -> bool:
+    """Whether a multiple of `every` lies in (before, now].
+
+    >>> _passed(100, 96, 112), _passed(100, 112, 128), _passed(None, 0, 1)
+    (True, False, False)
+    """
+    return bool(every) and before // every != now // every  # type: ignore[operator]
+
+
+def _wait_for_device(experiment: Experiment) -> None:
+    """Let queued work end inside the time it belongs to."""
+    if experiment.device.type == "cuda":
+        with experiment.ledger.train.timed():
+            torch.cuda.synchronize(experiment.device)
+
+
+def _save(folder: RunFolder, experiment: Experiment, recorder: Recorder) -> None:
+    state = {"experiment": experiment.state(), "recorder": recorder.state()}
+    checkpoint.save(folder.checkpoints, experiment.stream.cursor, state)
+
+
+def _resume(folder: RunFolder, experiment: Experiment, recorder: Recorder, screen: Screen) -> None:
+    """Go on from the newest good checkpoint, or from the beginning where there is none."""
+    saved = checkpoint.load_newest(folder.checkpoints, screen.say)
+    if saved is None:
+        recorder.start_over()
+        return
+    examples, state = saved
+    experiment.restore(state["experiment"])
+    recorder.restore(state["recorder"])
+    screen.say(f"going on after {examples:,} examples")
+
+
+def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dict[str, Any]:
+    """Everything worth knowing about a run that has ended."""
+    ledger = experiment.ledger
+    if experiment.device.type == "cuda":
+        ledger.peak_device_bytes = torch.cuda.max_memory_allocated(experiment.device)
+    return {
+        "everlearn": __version__,
+        "method": config.method.method,
+        "lifelong": experiment.method.lifelong,
+        "stream": benchmark.name,
+        "order": config.stream.order,
+        "encoder": config.encoder.encoder,
+        "seed": config.run.seed,
+        "split": config.run.split,
+        "device": experiment.device.type,
+        **experiment.history.summary(),
+        "ledger": ledger.as_dict(),
+        "notes": list(benchmark.notes),
+    }
