@@ -39,21 +39,26 @@ def save(folder: Path, position: int, state: dict[str, Any]) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
         raise UserError(
-            f"could not write a checkpoint in {folder}: {reason}. The checkpoint before it is intact: "
-            "make room and go on with --resume."
+            f"could not write a checkpoint in {folder}: {reason}; make room and go on with --resume, "
+            "which starts from what was saved before."
         ) from error
-    for old in _newest_first(folder)[KEPT:]:
+    # A higher number is left from before a damaged checkpoint was passed over: it must not outlive good ones.
+    newest_first = _newest_first(folder)
+    newer = [path for path in newest_first if int(path.name) > position]
+    for old in [*newer, *newest_first[len(newer) + KEPT :]]:
         shutil.rmtree(old)
     return final
 
 
 def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
     """The newest checkpoint that is whole, with its position; damaged ones are passed over with a line each."""
-    for candidate in _newest_first(folder):
+    candidates = _newest_first(folder)
+    for candidate in candidates:
         try:
             return int(candidate.name), _read(candidate)
-        except (OSError, ValueError, KeyError) as error:
-            notify(f"checkpoint {candidate} is damaged ({error}): using the one before it")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            instead = "starting from the beginning" if candidate == candidates[-1] else "using the one before it"
+            notify(f"checkpoint {candidate} is damaged ({error}): {instead}")
     return None
 
 
@@ -91,7 +96,7 @@ def _take_apart(node: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
         tensors[path] = node.detach().cpu().contiguous().clone()
         return {_TENSOR: path}
     if isinstance(node, np.ndarray):
-        tensors[path] = torch.from_numpy(np.ascontiguousarray(node).copy())
+        tensors[path] = torch.from_numpy(np.array(node, order="C"))
         return {_ARRAY: path}
     if isinstance(node, dict):
         return {str(key): _take_apart(value, f"{path}/{key}", tensors) for key, value in node.items()}

@@ -1,9 +1,11 @@
 """The command line. Its options are the settings of the configuration classes, with their help texts."""
 
 import inspect
+import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import Field
 from pathlib import Path
 from typing import Annotated, Any, Optional, cast
 
@@ -14,6 +16,7 @@ from rich.table import Table
 from everlearn import __version__
 from everlearn.comparison import FIGURE, compare_methods
 from everlearn.config import Config, read_config, settings, value_type
+from everlearn.defaults import VARYING
 from everlearn.encoders import KNOWN
 from everlearn.errors import UserError, unknown
 from everlearn.memory import POLICIES
@@ -35,20 +38,29 @@ app = typer.Typer(
 data_app = typer.Typer(help="Fetch benchmark data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
+INTERRUPTED = 130
+"""The exit code with which Typer ends a command at Ctrl-C."""
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings; options given here win.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
 
 
 def main() -> None:
     """Run the command line; a user's mistake ends with one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names such as α must not end a command on a terminal that cannot show them.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except UserError as error:
         print(f"everlearn: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("everlearn: stopped; a run with --out goes on from its last checkpoint with --resume.", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print(
+                "everlearn: stopped; a run with --out goes on from its last checkpoint with --resume.", file=sys.stderr
+            )
+        raise
 
 
 def with_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -60,7 +72,7 @@ def with_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..
         for title, declared in settings():
             if declared.name in left_out:
                 continue
-            option = typer.Option(help=_help(declared.default, help_text(declared)), rich_help_panel=title)
+            option = typer.Option(help=_help(declared), rich_help_panel=title)
             # None means that the option was not given, so that the stream's and method's own default applies.
             annotation: Any = Annotated[Optional[value_type(declared)[0]], option]  # noqa: UP045
             options.append(
@@ -72,8 +84,12 @@ def with_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def _help(default: Any, text: str) -> str:
-    return text if default is None else f"{text} [{default}]"
+def _help(declared: "Field[Any]") -> str:
+    text = help_text(declared)
+    if declared.default is None:
+        return text
+    by_stream = "by stream and method, else " if declared.name in VARYING else ""
+    return f"{text} (default: {by_stream}{declared.default})"
 
 
 def _given(config_file: Path | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -153,10 +169,10 @@ def list_known(what: Annotated[str, typer.Argument(help="methods, streams, encod
 @data_app.command("get")
 def data_get(
     name: Annotated[str, typer.Argument(help="the benchmark: textcls")],
-    out: Annotated[Path, typer.Option(help="Folder to put the data in.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to put the data in; default: data/NAME.")] = None,
 ) -> None:
     """Download a benchmark's data from the Hugging Face hub; files that are already there are kept."""
-    download.get(name, out, Screen().say)
+    download.get(name, out or Path("data") / name, Screen().say)
 
 
 def _version(asked: bool) -> None:

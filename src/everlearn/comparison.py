@@ -12,7 +12,7 @@ from everlearn.report.figure import accuracy_over_stream
 from everlearn.report.results import ResultDict
 from everlearn.report.table import comparison_markdown
 from everlearn.run import run
-from everlearn.run_folder import write_text
+from everlearn.run_folder import PARTIAL, write_text
 from everlearn.streams import load_benchmark
 
 FIGURE, TABLE, RESULTS = "accuracy.png", "table.md", "results.json"
@@ -49,13 +49,16 @@ def compare_methods(
 
 def _check_folder(out: Path, configs: Mapping[str, Config], resume: bool) -> None:
     """Refuse a folder that holds something else before anything is computed."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise UserError(f"the output folder {out} is a file: choose another name.")
-    known = {*configs, FIGURE, TABLE, RESULTS}
-    foreign = sorted(path.name for path in out.iterdir() if path.name not in known)
+    try:
+        if not out.exists():
+            return
+        if not out.is_dir():
+            raise UserError(f"the output folder {out} is a file: choose another name.")
+        names = sorted(path.name for path in out.iterdir() if not path.name.endswith(PARTIAL))
+    except OSError as error:
+        raise UserError(f"the output folder {out} cannot be used: {error.strerror}.") from error
+    foreign = [name for name in names if name not in {*configs, FIGURE, TABLE, RESULTS}]
     if foreign:
         raise UserError(f"the output folder {out} holds other files ({', '.join(foreign[:3])}): choose a new one.")
-    if any(out.iterdir()) and not resume:
+    if names and not resume:
         raise UserError(f"the output folder {out} already holds this comparison: pass --resume to go on with it.")

@@ -1,6 +1,7 @@
 """The complete description of a run: small sections, each owned by the room it configures, as one flat set of names."""
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -88,8 +89,10 @@ class Config:
             raise UserError(message)
 
     def _problems(self) -> Iterator[str]:
-        method, memory, run = self.method, self.memory, self.run
+        method = self.method
         for name, value in self.flat().items():
+            if isinstance(value, float) and not math.isfinite(value):
+                yield f"{name} must be a finite number, not {value}."
             positive = name.endswith("_lr") or name in _POSITIVE
             if positive and value is not None and value <= 0:
                 yield f"{name} must be greater than 0, not {value}."
@@ -97,8 +100,8 @@ class Config:
                 yield f"{name} must lie between 0 and 1, not {value}."
             if name in _CHOICES and value not in _CHOICES[name]:
                 yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
-        if run.checkpoint_every < 0:
-            yield f"checkpoint_every must be 0 or more, not {run.checkpoint_every}."
+            if name in _LEAST and value < _LEAST[name]:
+                yield f"{name} must be at least {_LEAST[name]}, not {value}."
         if find_method(method.method).replays and method.replay:
             if method.replay_interval < method.batch_size:
                 yield (
@@ -110,14 +113,14 @@ class Config:
                     f"replay_rate × replay_interval is {method.replay_rate * method.replay_interval:g}, less than one "
                     "example: raise one of them, or pass --no-replay."
                 )
-        if memory.memory_capacity is not None and memory.memory_capacity < 1:
-            yield f"memory_capacity must be at least 1, not {memory.memory_capacity}."
 
 
 _POSITIVE = {
-    "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "max_length", "clip_norm",
+    "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
     "eval_every", "eval_sample", "log_every",
 }  # fmt: skip
+# Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
+_LEAST = {"seed": 0, "checkpoint_every": 0, "max_length": 3}
 _SHARES = {"replay_rate", "write_probability", "dropout"}
 _CHOICES = {
     "device": ("auto", "cpu", "cuda"),
@@ -169,12 +172,17 @@ def _coerce(declared: "dataclasses.Field[Any]", value: Any) -> Any:
         fits = isinstance(value, int | str) and not isinstance(value, bool)
     elif wanted is float:
         fits = isinstance(value, int | float | str) and not isinstance(value, bool)
+    elif wanted is Path:
+        fits = isinstance(value, str | Path)
     else:
-        fits = isinstance(value, str | Path | int)
+        fits = isinstance(value, str | int)
     try:
         if fits:
-            return wanted(value)
-    except ValueError:
+            converted = wanted(value)
+            return converted.expanduser() if isinstance(converted, Path) else converted
+    except (ValueError, OverflowError):
         pass
+    except RuntimeError as error:  # a home folder that nobody has
+        raise UserError(f"{declared.name} names a folder that does not exist: {value} ({error}).") from error
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
     raise UserError(f"{declared.name} must be {names[wanted]}, not {value!r}.")

@@ -1,10 +1,12 @@
 """Keeps the numbers of a run: lines of `metrics.jsonl` and TensorBoard events."""
 
+import contextlib
 import json
 import math
 from typing import Any
 
 from everlearn.errors import UserError
+from everlearn.events import EventFile
 from everlearn.methods import Observations
 from everlearn.run_folder import RunFolder
 
@@ -17,13 +19,17 @@ class Recorder:
         self._every = every
         self._pending: dict[str, list[Any]] = {}
         self._written_at = 0
-        self._board: Any = None
+        self._events: EventFile | None = None
 
     def observe(self, examples: int, observations: Observations) -> dict[str, float] | None:
         """Note a step; every now and then the means since the last time, which are also written down."""
         for name, value in observations.items():
             self._pending.setdefault(name, []).append(value)
-        if examples - self._written_at < self._every or not self._pending:
+        return self.settle(examples) if examples - self._written_at >= self._every else None
+
+    def settle(self, examples: int) -> dict[str, float] | None:
+        """The means of what is waiting, written down; None if nothing is."""
+        if not self._pending:
             return None
         means = {name: math.fsum(values) / len(values) for name, values in self._settled().items()}
         self._pending, self._written_at = {}, examples
@@ -55,8 +61,10 @@ class Recorder:
 
     def close(self) -> None:
         """Finish the event file."""
-        if self._board is not None:
-            self._board.close()
+        if self._events is not None:
+            # Every event has been flushed: a disk that is full now must not hide the error it caused earlier.
+            with contextlib.suppress(OSError):
+                self._events.close()
 
     def _cut(self, size: int) -> None:
         if self._folder and self._folder.metrics.exists():
@@ -73,11 +81,8 @@ class Recorder:
         try:
             with self._folder.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"examples": examples, **numbers}) + "\n")
+            if self._events is None:
+                self._events = EventFile(self._folder.tensorboard, first_step=examples)
+            self._events.add(examples, numbers)
         except OSError as error:
-            raise UserError(f"could not write {self._folder.metrics}: {error.strerror}.") from error
-        if self._board is None:
-            from torch.utils.tensorboard import SummaryWriter  # slow to import, and only needed here
-
-            self._board = SummaryWriter(str(self._folder.tensorboard), purge_step=examples)
-        for name, number in numbers.items():
-            self._board.add_scalar(name, number, examples)
+            raise UserError(f"could not write to {self._folder.path}: {error.strerror}.") from error

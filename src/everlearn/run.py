@@ -87,6 +87,7 @@ def _learn(
         with ledger.train.timed():
             observations = method.finish()
         note(observations)
+        recorder.settle(stream.cursor)
         test()
     if folder and config.run.checkpoint_every:
         _save(folder, experiment, recorder)

@@ -10,6 +10,9 @@ import yaml
 from everlearn.config import Config, read_config
 from everlearn.errors import UserError
 
+PARTIAL = ".partial"
+"""The ending of a file that is still being written, or was when the run was killed."""
+
 
 class RunFolder:
     """`config.yaml`, `metrics.jsonl`, `result.json`, `ledger.json`, `tensorboard/` and `checkpoints/` of one run."""
@@ -24,7 +27,16 @@ class RunFolder:
 
     def check(self, config: Config, resume: bool) -> None:
         """Refuse a folder that holds anything but this very run, or holds it without being asked to go on."""
-        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+        try:
+            if not self.path.exists():
+                return
+            if not self.path.is_dir():
+                raise UserError(f"the output folder {self.path} is a file: choose another name.")
+            # A kill while the very first file was written leaves a part of it, which is nobody's.
+            holds = [path.name for path in self.path.iterdir() if not path.name.endswith(PARTIAL)]
+        except OSError as error:
+            raise UserError(f"the output folder {self.path} cannot be used: {error.strerror}.") from error
+        if not holds:
             return
         if not self._config.is_file():
             raise UserError(f"the output folder {self.path} holds other files: choose an empty or a new one.")
@@ -63,7 +75,7 @@ class RunFolder:
 
 def write_text(path: Path, text: str) -> None:
     """Write beside and rename into place, so that nobody ever sees half a file."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(path.name + PARTIAL)
     try:
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)

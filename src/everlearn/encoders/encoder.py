@@ -1,5 +1,6 @@
 """Text to vectors: a Hugging Face encoder with its pooling, which counts the tokens that pass through it."""
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,12 @@ class Encoder(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
+
+    def counting_on(self, meter: Meter) -> "Encoder":
+        """The same encoder, weights shared, whose work is counted on another meter."""
+        view = copy.copy(self)
+        view.meter = meter
+        return view
 
     def forward(self, sequences: Sequences) -> torch.Tensor:
         """One feature vector for each sequence. Sequences of like length go together, so that little is padded."""

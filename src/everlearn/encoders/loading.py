@@ -116,9 +116,16 @@ def _source(name: str) -> str:
                 "--encoder sentence-transformers/all-MiniLM-L6-v2 --pooling mean to fetch it from the hub."
             )
         return str(Path(package.origin).parent / "model")
-    if Path(name).is_dir() or name.count("/") == 1:
+    if name.count("/") == 1 or _is_folder(name):
         return name
     raise unknown("encoder", name, (*KNOWN, "a Hugging Face name (owner/name)", "a folder"))
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except OSError:  # a name that no file could have
+        return False
 
 
 def _set_dropout(settings: Any, dropout: float) -> None:

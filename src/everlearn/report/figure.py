@@ -1,6 +1,5 @@
 """The figure of a comparison: accuracy over the stream, and below it who still knows which task at the end."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,10 +73,11 @@ def _tasks_in_order(methods: Sequence[MethodRuns]) -> list[str]:
 
 def _save(figure: Figure, path: Path) -> None:
     """Write beside and rename into place, so that nobody ever sees half a picture."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f"{path.name}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(partial, format="png")
         partial.replace(path)
-    finally:
+    except OSError as error:
         partial.unlink(missing_ok=True)
+        raise UserError(f"could not write {path}: {error.strerror}.") from error

@@ -18,6 +18,7 @@ from everlearn.examples import Example
 from everlearn.streams import orders
 from everlearn.streams.base import Benchmark, StreamConfig, Task
 from everlearn.streams.docstring_areas import TASKS, mask, package_folder, source_files
+from everlearn.streams.sampling import check_sizes
 
 DESCRIPTION = (
     "first paragraphs of docstrings from SciPy, scikit-learn, PyTorch, transformers and the standard library: "
@@ -78,10 +79,8 @@ _FUNCTION_WORD = re.compile(
 def load(config: StreamConfig) -> Benchmark:
     """The benchmark, its tasks in the order asked for; label numbers do not depend on the order."""
     names = orders.choose(config.order, ORDERS, TASK_NAMES)
+    check_sizes(config)
     sizes = {"train": config.train_size, "validation": config.val_size, "test": config.test_size}
-    for split, size in sizes.items():
-        if size is not None and size < 1:
-            raise UserError(f"the {split} size is {size}: ask for at least 1 example per task.")
     tasks = (Task(name, *(_examples(name, split, sizes[split]) for split in SPLITS)) for name in names)
     return Benchmark(name="docstrings", labels=LABELS, tasks=tuple(tasks))
 

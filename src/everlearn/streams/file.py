@@ -30,7 +30,7 @@ def load(config: StreamConfig) -> Benchmark:
     check_sizes(config)
     if config.data is None:
         raise UserError("the stream file needs --data with a CSV, TSV or JSONL file.")
-    path = config.data.expanduser()
+    path = config.data
     if config.task_column is None and config.order != "1":
         raise UserError(f"the order '{config.order}' needs tasks: name the column that holds them with --task-column.")
     notes: list[str] = []
@@ -59,7 +59,7 @@ def _read(path: Path, whole: str, config: StreamConfig, notes: list[str]) -> dic
 def _read_tests(config: StreamConfig, groups: Groups, notes: list[str]) -> Groups | None:
     if config.test_data is None:
         return None
-    path = config.test_data.expanduser()
+    path = config.test_data
     tests = _read(path, next(iter(groups)), config, notes)
     for name in groups:
         if name not in tests:

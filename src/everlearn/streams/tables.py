@@ -149,10 +149,13 @@ def _format(path: Path) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: give a file.")
-    if not path.exists():
-        raise UserError(f"there is no file {path}: check the path.")
+    try:
+        if path.is_dir():
+            raise UserError(f"{path} is a folder: give a file.")
+        if not path.exists():
+            raise UserError(f"there is no file {path}: check the path.")
+    except OSError as error:
+        raise UserError(f"{path} cannot be used: {error.strerror}.") from error
     compressed = path.suffix.lower() in COMPRESSIONS
     try:
         binary = COMPRESSIONS[path.suffix.lower()](path, "rb") if compressed else path.open("rb")

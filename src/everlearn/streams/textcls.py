@@ -80,7 +80,7 @@ def load(config: StreamConfig) -> Benchmark:
 def _folder(config: StreamConfig) -> Path:
     if config.data is None:
         raise UserError(f"the stream textcls needs --data with the folder that holds its files; {HOW_TO_GET}.")
-    folder = config.data.expanduser()
+    folder = config.data
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}: pass the one that holds the textcls files; {HOW_TO_GET}.")
     return folder

@@ -1,0 +1,140 @@
+"""What several test files build on: a synthetic benchmark, the tiny encoder, methods made from fresh parts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from everlearn.batches import Batch, Ragged
+from everlearn.encoders import Encoder, EncoderConfig, Tokenizer, load_encoder
+from everlearn.examples import Example
+from everlearn.ledger import Ledger
+from everlearn.memory import Memory, MemoryConfig
+from everlearn.methods import Method, MethodConfig, Parts, find_method
+from everlearn.problems import Classification, Problem
+from everlearn.streams import Benchmark, Task
+
+MethodFactory = Callable[..., Any]
+
+# Each class has three words of its own, and each of them is one token of the tiny vocabulary.
+CLASS_WORDS = [
+    ["the", "of", "and"],
+    ["to", "in", "is"],
+    ["it", "for", "on"],
+    ["with", "as", "are"],
+    ["this", "that", "be"],
+    ["by", "an", "or"],
+]
+
+
+def labelled_texts(count: int, labels: Sequence[int], seed: int = 0) -> list[Example]:
+    """`count` texts of three to nine words, the labels taking turns."""
+    rng = np.random.default_rng([seed, *labels])
+    examples = []
+    for number in range(count):
+        label = labels[number % len(labels)]
+        words = rng.choice(CLASS_WORDS[label], size=int(rng.integers(3, 10)))
+        # The number makes every text different, so that examples can be told apart.
+        examples.append(Example(f"{' '.join(words)} {number}", label))
+    return examples
+
+
+def small_benchmark(train: int = 16, test: int = 8, shuffle: bool = True) -> Benchmark:
+    """Three tasks of two classes each."""
+    tasks = tuple(
+        Task(
+            name=f"task{number}",
+            train=labelled_texts(train, [2 * number, 2 * number + 1], seed=1),
+            validation=labelled_texts(test, [2 * number, 2 * number + 1], seed=2),
+            test=labelled_texts(test, [2 * number, 2 * number + 1], seed=3),
+        )
+        for number in range(3)
+    )
+    return Benchmark("small", tuple(f"class{label}" for label in range(6)), tasks, shuffle=shuffle)
+
+
+def tiny_encoder(**settings: Any) -> Encoder:
+    """The tiny encoder with these settings."""
+    return load_encoder(EncoderConfig(encoder="tiny", **settings), torch.device("cpu"))
+
+
+def build_method(
+    name: str,
+    *,
+    problem: Problem | None = None,
+    seed: int = 1,
+    memory: MemoryConfig | None = None,
+    encoder: Encoder | None = None,
+    **settings: Any,
+) -> Any:
+    """A method from fresh parts, in the way an experiment puts them together."""
+    torch.manual_seed(seed)
+    encoder = encoder or tiny_encoder()
+    ledger = Ledger()
+    parts = Parts(
+        encoder=encoder,
+        problem=problem or Classification(6),
+        memory=Memory(memory or MemoryConfig(), encoder.tokenizer.dtype, ledger, seed),
+        ledger=ledger,
+        seed=seed,
+    )
+    return find_method(name)(MethodConfig(method=name, **settings), parts)
+
+
+def tokenised(
+    examples: Sequence[Example], size: int, problem: Problem | None = None, tokenizer: Tokenizer | None = None
+) -> list[Batch]:
+    """Examples as consecutive batches of `size`."""
+    problem = problem or Classification(6)
+    tokenizer = tokenizer or tiny_encoder().tokenizer
+    return [problem.tokenise(examples[i : i + size], tokenizer) for i in range(0, len(examples), size)]
+
+
+def feed(method: Method, batches: Iterable[Batch]) -> None:
+    """Let a method observe batches, counted as the run counts them."""
+    for batch in batches:
+        method.ledger.train.stream_examples += len(batch)
+        method.observe(batch)
+
+
+def numbered(*numbers: int) -> Batch:
+    """A batch of bare examples that are known by their numbers: each is token and label of one of them."""
+    return Batch(Ragged.from_rows([[n] for n in numbers], np.uint16), Ragged.from_rows([[n] for n in numbers]))
+
+
+def numbers(*batches: Batch) -> list[int]:
+    """Which examples of `numbered` batches these are."""
+    return [int(label) for batch in batches for label in batch.labels]
+
+
+def weights_of(method: Any) -> dict[str, torch.Tensor]:
+    """A copy of all of a method's weights, the frozen ones too."""
+    return {name: weight.detach().clone() for name, weight in method.network.state_dict().items()}
+
+
+def assert_same_weights(
+    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], tolerance: float = 0.0
+) -> None:
+    """Equal name by name; to the last bit, unless a tolerance is given."""
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def assert_same_state(found: Any, expected: Any) -> None:
+    """Equal to the last bit, however deeply nested; a list that became a tuple on the way counts as equal."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_same_state(found[key], expected[key])
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same_state(one, other)
+    elif isinstance(expected, torch.Tensor | np.ndarray):
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        assert bool((found == expected).all())
+    else:
+        assert found == expected
