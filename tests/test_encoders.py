@@ -162,15 +162,6 @@ def test_texts_are_cut_to_the_longest_length():
     assert tokens[0].tolist() == [vocabulary[t] for t in ("[CLS]", "the", "of", "and", "to", "[SEP]")]
 
 
-def test_a_length_of_one_token_is_not_taken_as_no_limit():
-    """Shorter than the special tokens cannot work; it must not silently mean that nothing is cut."""
-    try:
-        used = tiny_encoder(max_length=1)
-    except UserError:
-        return
-    assert used.tokenizer(["the of and to in is it for"]).lengths.tolist() == [1]
-
-
 def test_no_text_is_longer_than_the_model_can_read():
     used = tiny_encoder(max_length=10_000)
     assert used.tokenizer.max_length == 512

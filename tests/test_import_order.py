@@ -24,7 +24,7 @@ LAYERS: list[list[set[str]]] = [
     [{"evaluation"}, {"report"}],
     [{"defaults", "config"}],
     [{"run_folder", "experiment"}],
-    [{"recorder", "progress"}],
+    [{"recorder", "progress", "events"}],
     [{"run"}],
     [{"comparison"}],
     [{"cli", "__main__"}],

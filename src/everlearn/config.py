@@ -175,7 +175,7 @@ def _coerce(declared: "dataclasses.Field[Any]", value: Any) -> Any:
     elif wanted is Path:
         fits = isinstance(value, str | Path)
     else:
-        fits = isinstance(value, str | int)
+        fits = isinstance(value, str | int) and not isinstance(value, bool)
     try:
         if fits:
             converted = wanted(value)

@@ -55,6 +55,8 @@ class Encoder(nn.Module):
 
     def forward(self, sequences: Sequences) -> torch.Tensor:
         """One feature vector for each sequence. Sequences of like length go together, so that little is padded."""
+        if not len(sequences):
+            return torch.empty(0, self.width, device=self.device)
         lengths = sequences.tokens.lengths
         order = np.argsort(lengths, kind="stable")
         pieces = [self._encode(sequences, piece) for piece in _pieces(order, lengths, TOKENS_AT_ONCE[self.device.type])]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from everlearn.encoders.encoder import POOLINGS, Encoder, EncoderConfig
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
@@ -93,7 +94,7 @@ def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:
         _set_dropout(settings, config.dropout)
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True)
         model = AutoModel.from_pretrained(source, config=settings, dtype=torch.float32)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
         raise UserError(
             f"the encoder '{config.encoder}' cannot be loaded ({_first_line(error)}): connect to the network, pass a "
             "folder that holds it, or use --encoder minilm, which needs none."

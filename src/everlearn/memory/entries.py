@@ -13,22 +13,23 @@ import numpy.typing as npt
 from everlearn.batches import Batch, Integers, Ragged
 
 _TARGET = np.dtype(np.int32)
-_POINTER = 8
+_SIZE, _POINTER = 2, 8
 
 
-def pack(batch: Batch, row: int) -> bytes:
+def pack(batch: Batch, row: int, token_dtype: npt.DTypeLike) -> bytes:
     """One example of a batch as an entry."""
     target = batch.targets[row].astype(_TARGET)
-    return bytes([len(target)]) + target.tobytes() + batch.tokens[row].tobytes()
+    size = len(target).to_bytes(_SIZE, "little")
+    return size + target.tobytes() + batch.tokens[row].astype(token_dtype).tobytes()
 
 
 def unpack(entries: Sequence[bytes], token_dtype: npt.DTypeLike) -> Batch:
     """Entries as a batch."""
     tokens, targets = [], []
     for entry in entries:
-        size = entry[0]
-        start = 1 + size * _TARGET.itemsize
-        targets.append(np.frombuffer(entry, _TARGET, count=size, offset=1))
+        size = int.from_bytes(entry[:_SIZE], "little")
+        start = _SIZE + size * _TARGET.itemsize
+        targets.append(np.frombuffer(entry, _TARGET, count=size, offset=_SIZE))
         tokens.append(np.frombuffer(entry, token_dtype, offset=start))
     return Batch(Ragged.from_rows(tokens, token_dtype), Ragged.from_rows(targets, _TARGET))
 

@@ -46,7 +46,7 @@ class Memory:
         for row in np.flatnonzero(offered).tolist():
             slot = self._policy.place(len(self), int(labels[row]), self._writing)
             if slot is not None:
-                self._put(slot, pack(batch, row))
+                self._put(slot, pack(batch, row, self._token_dtype))
         self._ledger.memory_entries, self._ledger.memory_bytes = len(self), self._bytes
 
     def read(self, size: int) -> Batch:
