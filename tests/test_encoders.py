@@ -75,9 +75,11 @@ def test_pooling_equals_the_models_own_output(pooling: str, texts: list[str]):
     torch.testing.assert_close(features, expected[pooling], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("limit", [1, 16, 60])
+@pytest.mark.parametrize(
+    "limits", [encoder.PieceLimits(1, 1e9), encoder.PieceLimits(60, 1e9), encoder.PieceLimits(10**9, 4)]
+)
 def test_features_and_gradients_are_the_same_in_pieces_and_in_one(
-    limit: int, texts: list[str], monkeypatch: pytest.MonkeyPatch
+    limits: encoder.PieceLimits, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     used = tiny_encoder()
     target = torch.randn(len(texts), used.width, generator=torch.Generator().manual_seed(0))
@@ -89,10 +91,10 @@ def test_features_and_gradients_are_the_same_in_pieces_and_in_one(
         hook.remove()
         return features, list(torch.autograd.grad((features * target).sum(), list(used.parameters()))), len(calls)
 
-    monkeypatch.setitem(encoder.TOKENS_AT_ONCE, "cpu", 10**9)
+    monkeypatch.setitem(encoder.PIECE_LIMITS, "cpu", encoder.PieceLimits(10**9, 10**9))
     whole, whole_gradients, calls = features_and_gradients()
     assert calls == 1
-    monkeypatch.setitem(encoder.TOKENS_AT_ONCE, "cpu", limit)
+    monkeypatch.setitem(encoder.PIECE_LIMITS, "cpu", limits)
     pieces, piece_gradients, calls = features_and_gradients()
     assert calls > 1
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-5)

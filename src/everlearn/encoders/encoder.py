@@ -1,6 +1,7 @@
 """Text to vectors: a Hugging Face encoder with its pooling, which counts the tokens that pass through it."""
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,18 @@ from everlearn.settings import setting
 
 POOLINGS = ("cls", "mean", "pooler")
 
-# Padded tokens that go through the encoder at once. On a CPU small pieces stay in the cache; a GPU wants large ones.
-TOKENS_AT_ONCE = {"cpu": 4096, "cuda": 65536}
+
+@dataclass(frozen=True)
+class PieceLimits:
+    """How much may go through the encoder at once: tokens in all, and padding among them."""
+
+    tokens: int
+    padding: float
+
+
+# On a CPU every padded token costs as much as a real one, and another piece costs about as much as 64 of them. A GPU
+# wants few large pieces.
+PIECE_LIMITS = {"cpu": PieceLimits(4096, 64), "cuda": PieceLimits(65536, math.inf)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ class Encoder(nn.Module):
             return torch.empty(0, self.width, device=self.device)
         lengths = sequences.tokens.lengths
         order = np.argsort(lengths, kind="stable")
-        pieces = [self._encode(sequences, piece) for piece in _pieces(order, lengths, TOKENS_AT_ONCE[self.device.type])]
+        pieces = [self._encode(sequences, piece) for piece in _pieces(order, lengths, PIECE_LIMITS[self.device.type])]
         features = torch.cat(pieces)[torch.from_numpy(np.argsort(order)).to(self.device)]
         self._count(int(lengths.sum()), features)
         return features
@@ -92,17 +103,22 @@ class Encoder(nn.Module):
             features.register_hook(count_backward)  # type: ignore[no-untyped-call]
 
 
-def _pieces(order: Integers, lengths: Integers, limit: int) -> Iterator[Integers]:
-    """Cut `order` (shortest first) so that no piece exceeds `limit` tokens when padded to its longest row.
+def _pieces(order: Integers, lengths: Integers, limits: PieceLimits) -> Iterator[Integers]:
+    """Cut `order` (shortest first) so that no piece of several rows exceeds the limits when padded to its longest.
 
-    >>> [p.tolist() for p in _pieces(np.array([2, 0, 1]), np.array([4, 5, 1]), 8)]
+    >>> [p.tolist() for p in _pieces(np.array([2, 0, 1]), np.array([4, 5, 1]), PieceLimits(tokens=9, padding=1))]
+    [[2], [0], [1]]
+    >>> [p.tolist() for p in _pieces(np.array([2, 0, 1]), np.array([4, 5, 1]), PieceLimits(tokens=10, padding=3))]
     [[2, 0], [1]]
     """
-    start = 0
-    for stop in range(1, len(order) + 1):
-        if stop == len(order) or (stop + 1 - start) * lengths[order[stop]] > limit:
+    start, real = 0, 0
+    for stop, length in enumerate(lengths[order].tolist()):
+        padded = (stop + 1 - start) * length
+        if stop > start and (padded > limits.tokens or padded - real - length > limits.padding):
             yield order[start:stop]
-            start = stop
+            start, real = stop, 0
+        real += length
+    yield order[start:]
 
 
 def _pad(rows: Ragged, indices: Integers, fill: int) -> tuple[torch.Tensor, torch.Tensor]:

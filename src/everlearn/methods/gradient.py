@@ -100,4 +100,4 @@ class GradientMethod(Method):
         body = [weight for name, weight in trained.items() if not name.startswith("head.")]
         head = [weight for name, weight in trained.items() if name.startswith("head.")]
         groups = [{"params": body, "lr": rate}, {"params": head, "lr": head_rate}]
-        return torch.optim.AdamW(groups, weight_decay=0.0, eps=1e-6)
+        return torch.optim.AdamW(groups, weight_decay=0.0, eps=1e-6, fused=True)

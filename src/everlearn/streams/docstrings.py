@@ -33,7 +33,7 @@ ORDERS = {
     "4": ("sklearn", "torch", "transformers", "scipy", "stdlib"),
 }
 SPLITS = ("train", "validation", "test")
-TEXTS_PER_CLASS = {"train": 100, "validation": 20, "test": 20}
+TEXTS_PER_CLASS = {"train": 80, "validation": 20, "test": 20}
 """How many texts of a class each split holds unless the user asks for another size (fewer where there are fewer)."""
 FEWEST_TEXTS = 50
 """With fewer, a class could be missing from a split: the installed package is not what it should be."""
