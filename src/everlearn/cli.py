@@ -17,16 +17,19 @@ from everlearn import __version__
 from everlearn.comparison import FIGURE, compare_methods
 from everlearn.config import Config, read_config, settings, value_type
 from everlearn.defaults import VARYING
+from everlearn.description import describe_tasks
 from everlearn.encoders import KNOWN
 from everlearn.errors import UserError, unknown
+from everlearn.experiment import benchmark_for
 from everlearn.memory import POLICIES
 from everlearn.methods import METHODS
 from everlearn.progress import Screen
 from everlearn.report.results import ResultDict
 from everlearn.report.table import comparison_table
+from everlearn.report.tasks import draw_tasks, tasks_table
 from everlearn.run import run as run_once
 from everlearn.settings import help_text
-from everlearn.streams import STREAMS, download
+from everlearn.streams import STREAMS, StreamConfig, download
 
 app = typer.Typer(
     help="Text models that keep learning from a stream, in one pass, without forgetting.",
@@ -63,14 +66,14 @@ def main() -> None:
         raise
 
 
-def with_settings(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for every setting, except those `left_out`. They reach it as keyword arguments."""
+def with_settings(*left_out: str, only: type | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for every setting, or those of one section, which reach it as keyword arguments."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
         options = []
         for title, declared in settings():
-            if declared.name in left_out:
+            if declared.name in left_out or (only and declared.name not in vars(only)["__dataclass_fields__"]):
                 continue
             option = typer.Option(help=_help(declared), rich_help_panel=title)
             # None means that the option was not given, so that the stream's and method's own default applies.
@@ -164,6 +167,30 @@ def list_known(what: Annotated[str, typer.Argument(help="methods, streams, encod
     for name, description in lists[what].items():
         table.add_row(f"[bold]{name}[/bold]", description)
     Console().print(table)
+
+
+@app.command()
+@with_settings("stream", "split", only=StreamConfig)
+def describe(
+    stream: Annotated[str, typer.Argument(help="the stream (see `everlearn list streams`)")],
+    encoder: Annotated[str, typer.Option(help="Groups fewrel's relations where no cluster file does.")] = "minilm",
+    out: Annotated[Path | None, typer.Option(help="Also draw a figure of the tasks into this PNG file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the description as JSON, and nothing else.")] = False,
+    **options: Any,
+) -> None:
+    """Show what a stream is made of: its tasks in order, their classes, examples and lengths."""
+    screen = Screen()
+    benchmark = benchmark_for(Config.build({**_given(None, options), "stream": stream, "encoder": encoder}))
+    for note in benchmark.notes:
+        screen.say(note)
+    tasks = describe_tasks(benchmark)
+    if out:
+        draw_tasks(benchmark.name, tasks, out)
+        screen.say(f"figure: {out}")
+    if as_json:
+        print(json.dumps({"stream": benchmark.name, "tasks": tasks}, indent=2))
+        return
+    Console().print(tasks_table(benchmark.name, tasks))
 
 
 @data_app.command("get")

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from everlearn.config import Config
 from everlearn.errors import UserError
+from everlearn.experiment import benchmark_for
 from everlearn.progress import Screen
 from everlearn.report.figure import accuracy_over_stream
 from everlearn.report.results import ResultDict
 from everlearn.report.table import comparison_markdown
 from everlearn.run import run
 from everlearn.run_folder import PARTIAL, write_text
-from everlearn.streams import load_benchmark
 
 FIGURE, TABLE, RESULTS = "accuracy.png", "table.md", "results.json"
 
@@ -32,7 +32,7 @@ def compare_methods(
         for method in methods
     }
     _check_folder(out, configs, resume)
-    benchmark = load_benchmark(next(iter(configs.values())).stream)
+    benchmark = benchmark_for(next(iter(configs.values())))
     for note in benchmark.notes:
         screen.say(note)
     results: list[ResultDict] = []

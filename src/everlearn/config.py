@@ -27,7 +27,6 @@ class RunConfig:
 
     seed: int = setting(42, "seed of every random choice")
     device: str = setting("auto", "where to compute: auto, cpu or cuda")
-    split: str = setting("test", "what to evaluate on: test, or validation while choosing settings")
     eval_every: int | None = setting(
         None, "also evaluate on a sample after this many examples; default: task ends only"
     )

@@ -1,10 +1,14 @@
 """A run laid out before it starts: every part built from the configuration, and all of their state in one place."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from everlearn.batches import Sequences
 from everlearn.config import Config
 from everlearn.encoders import Tokenizer, load_encoder
 from everlearn.errors import UserError
@@ -13,9 +17,9 @@ from everlearn.evaluation.history import History
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory
 from everlearn.methods import Method, Parts, find_method
-from everlearn.problems import Classification, Problem
+from everlearn.problems import Classification, NegativeRefresher, Problem, Ranking
 from everlearn.seeding import generator
-from everlearn.streams import Benchmark, Stream, one_pass, pooled, task_ends
+from everlearn.streams import Benchmark, Stream, load_benchmark, one_pass, pooled, task_ends
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
     torch.manual_seed(int(generator(seed, "torch").integers(2**62)))
     ledger = Ledger()
     encoder = load_encoder(config.encoder, device)
-    problem = Classification(len(benchmark.labels))
-    memory = Memory(config.memory, encoder.tokenizer.dtype, ledger, seed)
+    problem = _problem(benchmark, encoder.tokenizer)
+    memory = Memory(config.memory, encoder.tokenizer.dtype, ledger, seed, _refresher(config, benchmark))
     kind = find_method(config.method.method)
     method = kind(config.method, Parts(encoder, problem, memory, ledger, seed))
     batch_size = config.method.batch_size
@@ -89,6 +93,33 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
     )
 
 
+def benchmark_for(config: Config) -> Benchmark:
+    """The benchmark of a run; where labels have to be grouped by meaning, the run's encoder gives the vectors."""
+
+    def embed(texts: Sequence[str]) -> NDArray[np.floating]:
+        encoder = load_encoder(config.encoder, choose_device(config.run.device))
+        with torch.no_grad():
+            vectors: NDArray[np.floating] = encoder(Sequences(encoder.tokenizer(texts))).cpu().numpy()
+        return vectors
+
+    return load_benchmark(config.stream, embed)
+
+
+def _problem(benchmark: Benchmark, tokenizer: Tokenizer) -> Problem:
+    if benchmark.problem == "ranking":
+        return Ranking(benchmark.labels, tokenizer)
+    return Classification(len(benchmark.labels))
+
+
+def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None:
+    if not config.memory.refresh_negatives:
+        return None
+    if benchmark.problem != "ranking":
+        raise UserError(f"--refresh-negatives is for streams with candidates: {benchmark.name} has none.")
+    most = max(len(example.candidates) for task in benchmark.tasks for example in task.pool or task.train)
+    return NegativeRefresher(most - 1, config.run.seed)
+
+
 def choose_device(name: str) -> torch.device:
     """The device to compute on."""
     if name == "cuda" and not torch.cuda.is_available():
@@ -101,10 +132,10 @@ def choose_device(name: str) -> torch.device:
 def _test_sets(config: Config, benchmark: Benchmark, problem: Problem, tokenizer: Tokenizer) -> list[TestSet]:
     sets = []
     for task in benchmark.tasks:
-        examples = task.test if config.run.split == "test" else task.validation
+        examples = task.test if config.stream.split == "test" else task.validation
         if not examples:
             raise UserError(
-                f"the task '{task.name}' has no {config.run.split} examples: "
+                f"the task '{task.name}' has no {config.stream.split} examples: "
                 "ask for some with --test-size or --val-size."
             )
         sets.append((task.name, examples))

@@ -8,12 +8,12 @@ import torch
 from everlearn import __version__, checkpoint
 from everlearn.config import Config
 from everlearn.evaluation.evaluator import evaluate
-from everlearn.experiment import Experiment, build_experiment
+from everlearn.experiment import Experiment, benchmark_for, build_experiment
 from everlearn.methods import Observations
 from everlearn.progress import Screen
 from everlearn.recorder import Recorder
 from everlearn.run_folder import RunFolder
-from everlearn.streams import Benchmark, load_benchmark
+from everlearn.streams import Benchmark
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
         folder.check(config, resume)
         if finished := folder.finished():
             return finished
-    benchmark = benchmark or load_benchmark(config.stream)
+    benchmark = benchmark or benchmark_for(config)
     experiment = build_experiment(config, benchmark)
     recorder = Recorder(folder, config.run.log_every)
     if folder:
@@ -139,7 +139,7 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "order": config.stream.order,
         "encoder": config.encoder.encoder,
         "seed": config.run.seed,
-        "split": config.run.split,
+        "split": config.stream.split,
         "device": experiment.device.type,
         **experiment.history.summary(),
         "ledger": ledger.as_dict(),

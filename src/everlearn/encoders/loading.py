@@ -60,7 +60,8 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None  # its weights would be counted as trained without ever being used
     longest = getattr(model.config, "max_position_embeddings", config.max_length)
-    return Encoder(model, Tokenizer(tokenizer, min(config.max_length, longest)), pooling).to(device)
+    segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
+    return Encoder(model, Tokenizer(tokenizer, min(config.max_length, longest), segments), pooling).to(device)
 
 
 def default_pooling(name: str) -> str:

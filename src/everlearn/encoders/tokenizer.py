@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.batches import Ragged
+from everlearn.batches import Ragged, Sequences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -15,19 +15,35 @@ if TYPE_CHECKING:
 class Tokenizer:
     """Turns texts into rows of token ids, special tokens included, cut to `max_length`."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerFast", max_length: int) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerFast", max_length: int, segments: bool) -> None:
         self._tokenizer = tokenizer
+        self._segments = segments
+        """Whether the encoder tells two segments apart by token types."""
         self.max_length = max_length
         self.pad_id = int(tokenizer.pad_token_id or 0)
         # Two bytes a token where the vocabulary allows it: the memory stores these arrays.
         self.dtype: npt.DTypeLike = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
 
-    def __call__(self, texts: Sequence[str]) -> Ragged:
-        """Token ids of each text."""
+    def __call__(self, texts: Sequence[str], room: int = 0) -> Ragged:
+        """Token ids of each text, cut so that `room` more tokens fit behind it."""
+        longest = self.max_length - room
         encoded = self._tokenizer(
-            list(texts), truncation=True, max_length=self.max_length, return_attention_mask=False, verbose=False
+            list(texts), truncation=True, max_length=longest, return_attention_mask=False, verbose=False
         )
         return Ragged.from_rows(encoded["input_ids"], self.dtype)
+
+    def second_segments(self, texts: Sequence[str]) -> Sequences:
+        """What stands behind a first text when each of these is paired with it: separators, tokens, their types.
+
+        Encoders differ in how they join two texts, so the tokenizer is asked to pair each with a word and the word's
+        own part is taken away.
+        """
+        first = len(self._tokenizer("a")["input_ids"])
+        pairs = self._tokenizer(["a"] * len(texts), list(texts), return_token_type_ids=True, verbose=False)
+        tokens = Ragged.from_rows([ids[first:] for ids in pairs["input_ids"]], self.dtype)
+        if not self._segments:
+            return Sequences(tokens)
+        return Sequences(tokens, Ragged.from_rows([types[first:] for types in pairs["token_type_ids"]], np.uint8))
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Tokenizer":
         """Nothing in here changes, so copies of an encoder share it."""

@@ -91,8 +91,8 @@ class GradientMethod(Method):
         """A batch in parts that fit, with the weight of each part's mean loss."""
         if replayed and self.config.replay_gradient == "sum":
             return [(part, 1.0) for part in batch.split(self.config.batch_size)]
-        terms = self.problem.loss_terms(batch)
-        return [(part, self.problem.loss_terms(part) / terms) for part in batch.split(self.config.micro_batch)]
+        rows = self.problem.rows(batch)
+        return [(part, self.problem.rows(part) / rows) for part in batch.split(self.config.micro_batch)]
 
     def _build_optimiser(self, trained: Weights) -> torch.optim.Optimizer:
         rate = self.learning_rate()

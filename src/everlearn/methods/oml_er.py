@@ -28,7 +28,7 @@ class OMLER(MetaMethod):
             # The encoder does not change inside the loop, so the whole support set goes through it at once.
             with torch.no_grad():
                 features = network.features(self.problem.sequences(Batch.concat(support)))
-            sizes = [len(self.problem.sequences(batch)) for batch in support]
+            sizes = [self.problem.rows(batch) for batch in support]
             for batch, seen in zip(support, torch.split(features, sizes), strict=True):
                 logits = functional_call(network.head, fast, (seen,))
                 fast = sgd_step(self.problem.loss(logits, batch), fast, self.config.inner_lr)

@@ -31,8 +31,8 @@ class Problem(ABC):
         """The mean loss of a batch."""
 
     @abstractmethod
-    def loss_terms(self, batch: Batch) -> int:
-        """How many terms that mean is over: the weight of a part when a batch is taken in parts."""
+    def rows(self, batch: Batch) -> int:
+        """How many sequences, and so logits and terms of the loss, the batch makes: a part's weight in a mean."""
 
     @abstractmethod
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:

@@ -36,8 +36,8 @@ class Classification(Problem):
         labels = torch.from_numpy(batch.labels.astype("int64")).to(logits.device)
         return functional.cross_entropy(logits, labels)
 
-    def loss_terms(self, batch: Batch) -> int:
-        """One term an example."""
+    def rows(self, batch: Batch) -> int:
+        """One an example."""
         return len(batch)
 
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:

@@ -29,7 +29,7 @@ def accuracy_over_stream(results: Sequence[ResultDict], path: Path) -> None:
     orders = orders_of(results)
     if len(orders) > 1:
         raise UserError(f"the figure shows one order at a time, but the results have orders {', '.join(orders)}.")
-    _save(_compose(methods, describe(results)), path)
+    save_figure(_compose(methods, describe(results)), path)
 
 
 def _compose(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
@@ -71,7 +71,7 @@ def _tasks_in_order(methods: Sequence[MethodRuns]) -> list[str]:
     return next((matrix["tasks"] for matrix in matrices if matrix), list(methods[0].runs[0]["per_task"]))
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write beside and rename into place, so that nobody ever sees half a picture."""
     partial = path.with_name(f"{path.name}.partial")
     try:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from everlearn.errors import unknown
-from everlearn.streams import docstrings, file, textcls
-from everlearn.streams.base import Benchmark, StreamConfig, Task
+from everlearn.streams import docstrings, fewrel, file, textcls
+from everlearn.streams.base import Benchmark, Embed, StreamConfig, Task
 from everlearn.streams.stream import Stream, one_pass, pooled, task_ends
 
 
@@ -14,26 +14,28 @@ class KnownStream:
     """A stream that can be asked for by name."""
 
     description: str
-    load: Callable[[StreamConfig], Benchmark]
+    load: Callable[[StreamConfig, Embed], Benchmark]
 
 
 STREAMS = {
-    "docstrings": KnownStream(docstrings.DESCRIPTION, docstrings.load),
-    "textcls": KnownStream(textcls.DESCRIPTION, textcls.load),
-    "file": KnownStream(file.DESCRIPTION, file.load),
+    "docstrings": KnownStream(docstrings.DESCRIPTION, lambda config, _: docstrings.load(config)),
+    "textcls": KnownStream(textcls.DESCRIPTION, lambda config, _: textcls.load(config)),
+    "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load),
+    "file": KnownStream(file.DESCRIPTION, lambda config, _: file.load(config)),
 }
 
 
-def load_benchmark(config: StreamConfig) -> Benchmark:
-    """The benchmark that the configuration names."""
+def load_benchmark(config: StreamConfig, embed: Embed) -> Benchmark:
+    """The benchmark that the configuration names; `embed` gives vectors to a stream that has to group its labels."""
     if config.stream not in STREAMS:
         raise unknown("stream", config.stream, STREAMS)
-    return STREAMS[config.stream].load(config)
+    return STREAMS[config.stream].load(config, embed)
 
 
 __all__ = [
     "STREAMS",
     "Benchmark",
+    "Embed",
     "KnownStream",
     "Stream",
     "StreamConfig",

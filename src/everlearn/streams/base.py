@@ -1,11 +1,17 @@
 """What a benchmark is: tasks in an order, each with examples to learn from and to be tested on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from everlearn.examples import Example
 from everlearn.settings import setting
+
+Embed = Callable[[Sequence[str]], NDArray[np.floating]]
+"""Gives texts vectors; a stream that groups labels by meaning is handed one."""
 
 
 @dataclass(frozen=True)
@@ -16,14 +22,17 @@ class StreamConfig:
     data: Path | None = setting(None, "folder or file that holds the stream's data")
     test_data: Path | None = setting(None, "separate test file, for the stream `file`; without it a part is held out")
     order: str = setting("1", "which of the stream's orders, or task names separated by commas")
-    train_size: int | None = setting(None, "training examples per task; default: the stream's own")
-    val_size: int | None = setting(None, "validation examples per task; default: the stream's own")
-    test_size: int | None = setting(None, "test examples per task; default: the stream's own")
+    train_size: int | None = setting(None, "training examples per task (fewrel: in all); default: the stream's own")
+    val_size: int | None = setting(None, "validation examples per task (fewrel: in all); default: the stream's own")
+    test_size: int | None = setting(None, "test examples per task (fewrel: in all); default: the stream's own")
     text_column: str = setting("text", "column that holds the text, for the stream `file`")
     label_column: str = setting("label", "column that holds the label, for the stream `file`")
     task_column: str | None = setting(
         None, "column that names the task, for the stream `file`; used for evaluation only"
     )
+    clusters: Path | None = setting(None, "cluster file (fewrel); default: the data folder's own, else K-means")
+    glove: Path | None = setting(None, "GloVe text file to find clusters with (fewrel)")
+    split: str = setting("test", "what to evaluate on: test, or validation while choosing settings")
     strict: bool = setting(False, "stop at the first row without text or label instead of skipping it")
 
 
@@ -35,6 +44,8 @@ class Task:
     train: Sequence[Example]
     validation: Sequence[Example]
     test: Sequence[Example]
+    pool: Sequence[Example] | None = None
+    """The training examples as they are when all tasks are known at once, where that makes a difference."""
 
 
 @dataclass(frozen=True)

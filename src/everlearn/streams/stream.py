@@ -63,20 +63,17 @@ def one_pass(benchmark: Benchmark, batch_size: int, seed: int) -> Stream:
         count = len(task.train)
         order.append(start + (rng.permutation(count) if benchmark.shuffle else np.arange(count)))
         start += count
-    return Stream(_pool(benchmark), np.concatenate(order), batch_size)
+    examples = [example for task in benchmark.tasks for example in task.train]
+    return Stream(examples, np.concatenate(order), batch_size)
 
 
 def pooled(benchmark: Benchmark, batch_size: int, seed: int, epochs: int) -> Stream:
     """All tasks shuffled together, several times over: for methods that are not lifelong."""
     rng = generator(seed, "stream")
-    pool = _pool(benchmark)
+    pool = [example for task in benchmark.tasks for example in task.pool or task.train]
     return Stream(pool, np.concatenate([rng.permutation(len(pool)) for _ in range(epochs)]), batch_size)
 
 
 def task_ends(benchmark: Benchmark) -> list[int]:
     """How many examples have passed when each task ends. For the evaluation; no method is told."""
     return list(itertools.accumulate(len(task.train) for task in benchmark.tasks))
-
-
-def _pool(benchmark: Benchmark) -> list[Example]:
-    return [example for task in benchmark.tasks for example in task.train]

@@ -1,0 +1,81 @@
+"""The files of Lifelong FewRel: names of relations, and sentences with their relation and candidates."""
+
+from pathlib import Path
+
+from everlearn.errors import UserError
+from everlearn.examples import Example
+from everlearn.streams import tables
+
+NO_CANDIDATES = "noNegativeAnswer"
+"""What stands in place of the candidates where the data's makers had none."""
+
+
+def read_relations(folder: Path) -> list[str]:
+    """The names of the relations; line n names relation n."""
+    path = folder / "relation_name.txt"
+    names: list[str] = []
+    for number, line in enumerate(tables.lines(path), start=1):
+        name = line.rpartition("///")[2].strip()
+        if not name:
+            raise UserError(f"{path} line {number} names no relation: a line reads ///name.")
+        if name in names:
+            raise UserError(f"{path} line {number} names the relation '{name}' again: each name may stand only once.")
+        names.append(name)
+    if len(names) < 2:
+        raise UserError(f"{path} names {len(names)} relations: at least two are needed.")
+    return names
+
+
+def read_sentences(
+    folder: Path, name: str, relations: int, gold_among_candidates: bool
+) -> tuple[list[Example], list[str]]:
+    """The sentences of a file, plain or compressed, and notes about lines that were skipped.
+
+    A line holds the relation's number, the candidates' numbers and the words, between tabs. Training lines list the
+    negatives only, test lines the relation itself among them.
+    """
+    path = _find(folder, name)
+    examples: list[Example] = []
+    skipped: list[int] = []
+    for number, line in enumerate(tables.lines(path), start=1):
+        columns = line.rstrip("\r\n").split("\t")
+        if len(columns) not in (3, 4) or not columns[2].strip():
+            raise UserError(f"{path} line {number} is not `relation<TAB>candidates<TAB>sentence`: mend or remove it.")
+        if columns[1].strip() == NO_CANDIDATES:
+            skipped.append(number)
+            continue
+        gold, *candidates = _ids(f"{columns[0]} {columns[1]}", relations, f"{path} line {number}")
+        if len(set(candidates)) < len(candidates) or not candidates:
+            raise UserError(f"{path} line {number} lists a candidate twice, or none: mend or remove it.")
+        if (gold in candidates) != gold_among_candidates:
+            where = "misses its own relation among" if gold_among_candidates else "has its own relation among"
+            raise UserError(f"{path} line {number} {where} the candidates: mend or remove it.")
+        ordered = tuple(candidates) if gold_among_candidates else (gold, *candidates)
+        examples.append(Example(columns[2].strip(), gold, ordered))
+    if not examples:
+        raise UserError(f"{path} holds no sentence: check the file.")
+    if not skipped:
+        return examples, []
+    first = ", ".join(map(str, skipped[:5]))
+    return examples, [f"skipped {len(skipped)} lines of {path.name} without candidates (lines {first})"]
+
+
+def _ids(text: str, relations: int, where: str) -> list[int]:
+    """Numbers of relations, counted from 0 as labels are."""
+    try:
+        numbers = [int(number) for number in text.split()]
+    except ValueError as error:
+        raise UserError(f"{where} has something other than numbers of relations: '{text}'.") from error
+    for number in numbers:
+        if not 1 <= number <= relations:
+            raise UserError(
+                f"{where} has relation {number}, which relation_name.txt does not name (it names {relations})."
+            )
+    return [number - 1 for number in numbers]
+
+
+def _find(folder: Path, name: str) -> Path:
+    for ending in ("", *tables.COMPRESSIONS):
+        if (folder / f"{name}{ending}").is_file():
+            return folder / f"{name}{ending}"
+    raise UserError(f"there is no {name} in {folder}, plain or compressed: pass the folder of Lifelong FewRel.")
