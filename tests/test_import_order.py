@@ -26,7 +26,7 @@ LAYERS: list[list[set[str]]] = [
     [{"run_folder", "experiment"}],
     [{"recorder", "progress", "events"}],
     [{"run"}],
-    [{"comparison"}],
+    [{"comparison", "description"}],
     [{"cli", "__main__"}],
 ]
 

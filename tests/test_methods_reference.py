@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from everlearn.batches import Batch
+from everlearn.ledger import Meter
 from everlearn.methods.a_gem import project
 from everlearn.methods.anml_er import ANMLER, ModulatedNetwork
 from everlearn.methods.meta import sgd_step
@@ -610,7 +611,7 @@ def test_the_expected_meta_gradient_is_that_of_appendix_a4():
         for *support, query in drawings:
             fast = theta
             for loss in support:
-                fast = sgd_step(loss(fast), fast, rate)
+                fast = sgd_step(loss(fast), fast, rate, Meter())
             total += flat_gradient(query(fast), fast)
         return total / len(drawings)
 
@@ -634,7 +635,7 @@ def test_the_expected_meta_gradient_is_that_of_appendix_a4():
 def test_an_inner_step_is_plain_sgd_cut_off_from_the_graph():
     weight = torch.tensor([1.0, 2.0], requires_grad=True)
     unused = torch.tensor([5.0], requires_grad=True)
-    stepped = sgd_step((weight**2).sum(), {"weight": weight, "unused": unused}, 0.1)
+    stepped = sgd_step((weight**2).sum(), {"weight": weight, "unused": unused}, 0.1, Meter())
     assert stepped["weight"].tolist() == pytest.approx([0.8, 1.6])
     assert stepped["unused"].tolist() == [5.0]
     assert all(new.is_leaf and new.requires_grad for new in stepped.values())

@@ -8,7 +8,6 @@ from everlearn.evaluation import metrics
 MATRIX = np.array([[0.1, 0.2, 0.3], [0.8, 0.3, 0.3], [0.9, 0.7, 0.4], [0.5, 0.6, 0.9]])
 ONE_TASK = np.array([[0.25], [0.75]])
 OVER_MATRIX = [
-    metrics.average_accuracy,
     metrics.learning_accuracy,
     metrics.forgetting,
     metrics.forgetting_per_task,
@@ -18,7 +17,6 @@ OVER_MATRIX = [
 
 
 def test_three_tasks_by_hand():
-    assert metrics.average_accuracy(MATRIX) == pytest.approx(2.0 / 3)
     assert metrics.learning_accuracy(MATRIX) == pytest.approx(0.8)
     assert metrics.forgetting_per_task(MATRIX) == pytest.approx([0.4, 0.1])
     assert metrics.forgetting(MATRIX) == pytest.approx(0.25)
@@ -27,7 +25,6 @@ def test_three_tasks_by_hand():
 
 
 def test_one_task_leaves_transfer_undefined():
-    assert metrics.average_accuracy(ONE_TASK) == 0.75
     assert metrics.learning_accuracy(ONE_TASK) == 0.75
     assert metrics.forgetting_per_task(ONE_TASK) == []
     assert metrics.forgetting(ONE_TASK) is None

@@ -199,7 +199,7 @@ def test_the_data_sets_own_csv_layout(folder):
     assert load(folder, order="ag", val_size=0, strict=True).tasks[0].train == benchmark.tasks[0].train
 
 
-@pytest.mark.parametrize("row", ["5,Title,Text", "0,Title,Text", ",Title,Text", "x,Title,Text"])
+@pytest.mark.parametrize("row", ["5,Title,Text", "0,Title,Text", "x,Title,Text"])
 def test_csv_labels_out_of_range(folder, row):
     (folder / "ag.train.jsonl").unlink()
     (folder / "ag_news_csv").mkdir()
@@ -208,6 +208,16 @@ def test_csv_labels_out_of_range(folder, row):
     assert "line 2 of" in message
     assert "ag_news_csv/train.csv" in message
     assert "from 1 to 4" in message
+
+
+def test_csv_rows_without_a_label_are_skipped_unless_strict(folder):
+    (folder / "ag.train.jsonl").unlink()
+    (folder / "ag_news_csv").mkdir()
+    (folder / "ag_news_csv" / "train.csv").write_text("1,Title,Text\n,Title,Text\n2,Other,Words\n")
+    benchmark = load(folder, order="ag", val_size=0)
+    assert len(benchmark.tasks[0].train) == 2
+    assert "skipped 1 row of ag_news_csv/train.csv with an empty field (line 2)" in benchmark.notes
+    assert "line 2 of" in refused(folder, order="ag", val_size=0, strict=True)
 
 
 def test_csv_with_the_wrong_number_of_fields(folder):

@@ -88,11 +88,10 @@ def with_settings(*left_out: str, only: type | None = None) -> Callable[[Callabl
 
 
 def _help(declared: "Field[Any]") -> str:
-    text = help_text(declared)
-    if declared.default is None:
-        return text
-    by_stream = "by stream and method, else " if declared.name in VARYING else ""
-    return f"{text} (default: {by_stream}{declared.default})"
+    text, default = help_text(declared), declared.default
+    if declared.name in VARYING:
+        return f"{text} (default: by stream and method{'' if default is None else f', else {default}'})"
+    return text if default is None else f"{text} (default: {default})"
 
 
 def _given(config_file: Path | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -116,8 +115,6 @@ def run(
     screen = Screen()
     built = Config.build(_given(config, options))
     result = run_once(built, out, resume, screen)
-    for note in result["notes"]:
-        screen.say(note)
     if as_json:
         print(json.dumps(result, indent=2))
         return
@@ -181,8 +178,7 @@ def describe(
     """Show what a stream is made of: its tasks in order, their classes, examples and lengths."""
     screen = Screen()
     benchmark = benchmark_for(Config.build({**_given(None, options), "stream": stream, "encoder": encoder}))
-    for note in benchmark.notes:
-        screen.say(note)
+    screen.say_all(benchmark.notes)
     tasks = describe_tasks(benchmark)
     if out:
         draw_tasks(benchmark.name, tasks, out)

@@ -33,8 +33,7 @@ def compare_methods(
     }
     _check_folder(out, configs, resume)
     benchmark = benchmark_for(next(iter(configs.values())))
-    for note in benchmark.notes:
-        screen.say(note)
+    screen.say_all(benchmark.notes)
     results: list[ResultDict] = []
     for name, config in configs.items():
         result = run(config, out / name, resume, screen, benchmark)

@@ -30,7 +30,7 @@ class RunConfig:
     eval_every: int | None = setting(
         None, "also evaluate on a sample after this many examples; default: task ends only"
     )
-    eval_sample: int = setting(100, "examples per test set in such a sample")
+    eval_sample: int = setting(100, "examples per task in such a sample")
     checkpoint_every: int = setting(10_000, "examples between checkpoints; 0 writes none")
     log_every: int = setting(200, "examples between two lines of metrics.jsonl")
 
@@ -73,9 +73,9 @@ class Config:
         return config
 
     def flat(self) -> dict[str, Any]:
-        """Every setting by name, as plain values that YAML can hold."""
+        """Every setting by name, as plain values that YAML can hold; paths in full, to hold in any folder."""
         values = {name: v for section in vars(self).values() for name, v in vars(section).items()}
-        return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+        return {name: str(value.absolute()) if isinstance(value, Path) else value for name, value in values.items()}
 
     def differences(self, other: "Config") -> list[str]:
         """The settings in which another configuration differs, as `name: mine, not theirs`."""

@@ -1,6 +1,6 @@
 """A run laid out before it starts: every part built from the configuration, and all of their state in one place."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ class Experiment:
     history: History
     ledger: Ledger
     device: torch.device
+    notes: tuple[str, ...]
+    """What the user should be told about how the settings meet the data."""
 
     def state(self) -> dict[str, Any]:
         """Everything that changes while a run goes on."""
@@ -80,16 +82,20 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
         if kind.lifelong
         else pooled(benchmark, batch_size, seed, config.method.epochs)
     )
+    test_sets = _test_sets(config, benchmark, problem, encoder.tokenizer)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     return Experiment(
         stream=stream,
         tokenizer=encoder.tokenizer,
         problem=problem,
         memory=memory,
         method=method,
-        test_sets=_test_sets(config, benchmark, problem, encoder.tokenizer),
+        test_sets=test_sets,
         history=History([task.name for task in benchmark.tasks], task_ends(benchmark), benchmark.joint_test),
         ledger=ledger,
         device=device,
+        notes=tuple(_notes(config, stream, test_sets, encoder.tokenizer)),
     )
 
 
@@ -118,6 +124,19 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
         raise UserError(f"--refresh-negatives is for streams with candidates: {benchmark.name} has none.")
     most = max(len(example.candidates) for task in benchmark.tasks for example in task.pool or task.train)
     return NegativeRefresher(most - 1, config.run.seed)
+
+
+def _notes(config: Config, stream: Stream, test_sets: list[TestSet], tokenizer: Tokenizer) -> Iterator[str]:
+    method = config.method
+    if find_method(method.method).replays and method.replay and stream.length < method.replay_interval:
+        yield (
+            f"the stream of {stream.length:,} examples ends before the first replay (replay_interval is "
+            f"{method.replay_interval:,}): lower --replay-interval to see one"
+        )
+    lengths = np.concatenate([test_set.batch.tokens.lengths for test_set in test_sets])
+    cut = float((lengths >= lengths.max()).mean()) if lengths.max() >= tokenizer.max_length else 0.0
+    if cut:
+        yield f"{cut:.0%} of the test texts reach the limit of {tokenizer.max_length} tokens: --max-length raises it"
 
 
 def choose_device(name: str) -> torch.device:

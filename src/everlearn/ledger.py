@@ -20,6 +20,7 @@ class Meter:
     tokens_backward: int = 0
     optimiser_steps: int = 0
     inner_steps: int = 0
+    peak_device_bytes: int = 0
     seconds: float = 0.0
 
     @contextmanager
@@ -47,20 +48,24 @@ class Ledger:
     memory_entries: int = 0
     memory_bytes: int = 0
     parameters_trained: int = 0
-    peak_device_bytes: int = 0
 
     @property
     def replay_rate(self) -> float:
         """Examples read from memory while learning, per example of the stream: the rate really used."""
         return self.train.memory_reads / self.train.stream_examples if self.train.stream_examples else 0.0
 
+    @property
+    def peak_device_bytes(self) -> int:
+        """The most memory that was taken on the device, learning or testing."""
+        return max(self.train.peak_device_bytes, self.test.peak_device_bytes)
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, for `ledger.json` and the tables."""
-        return {**asdict(self), "replay_rate": self.replay_rate}
+        return {**asdict(self), "replay_rate": self.replay_rate, "peak_device_bytes": self.peak_device_bytes}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on counting from a saved ledger, in place: other parts hold on to these meters."""
         for meter in ("train", "test"):
             vars(getattr(self, meter)).update(state[meter])
-        for name in ("memory_entries", "memory_bytes", "parameters_trained", "peak_device_bytes"):
+        for name in ("memory_entries", "memory_bytes", "parameters_trained"):
             setattr(self, name, state[name])

@@ -1,6 +1,7 @@
 """What a person sees while a run is under way: a bar on a terminal, plain lines elsewhere. Always on stderr."""
 
 import time
+from collections.abc import Iterable
 from types import TracebackType
 
 from rich.console import Console
@@ -15,11 +16,15 @@ class Screen:
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False)
         self._quiet = quiet
-        self._bar: Progress | None = None
 
     def say(self, text: str) -> None:
         """A line for the user."""
         self.console.print(text, markup=False, soft_wrap=True)
+
+    def say_all(self, texts: Iterable[str]) -> None:
+        """A line for each text."""
+        for text in texts:
+            self.say(text)
 
     def track(self, title: str, total: int, done: int) -> "Tracker":
         """Follow a run of `total` examples, `done` of which are behind it."""

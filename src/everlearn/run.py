@@ -9,6 +9,7 @@ from everlearn import __version__, checkpoint
 from everlearn.config import Config
 from everlearn.evaluation.evaluator import evaluate
 from everlearn.experiment import Experiment, benchmark_for, build_experiment
+from everlearn.ledger import Meter
 from everlearn.methods import Observations
 from everlearn.progress import Screen
 from everlearn.recorder import Recorder
@@ -29,9 +30,13 @@ def run(
     if folder:
         folder.check(config, resume)
         if finished := folder.finished():
+            screen.say(f"{folder.path} holds this run, finished earlier: showing its result")
             return finished
-    benchmark = benchmark or benchmark_for(config)
+    if benchmark is None:
+        benchmark = benchmark_for(config)
+        screen.say_all(benchmark.notes)
     experiment = build_experiment(config, benchmark)
+    screen.say_all(experiment.notes)
     recorder = Recorder(folder, config.run.log_every)
     if folder:
         folder.create(config)
@@ -58,8 +63,9 @@ def _learn(
         tracker.advance(stream.cursor, means.get("loss") if means else None)
 
     def test(sample: int | None = None) -> None:
-        _wait_for_device(experiment)
+        _settle_device(experiment.device, ledger.train)
         scores = evaluate(method, experiment.test_sets, ledger.test, sample)
+        _settle_device(experiment.device, ledger.test)
         add = history.add_sample if sample else history.add_row
         recorder.evaluated(stream.cursor, add(stream.cursor, scores))
 
@@ -73,21 +79,21 @@ def _learn(
             before = stream.cursor - len(examples)
             with ledger.train.timed():
                 ledger.train.stream_examples += len(examples)
-                observations = method.observe(experiment.problem.tokenise(examples, experiment.tokenizer))
-            note(observations)
+                note(method.observe(experiment.problem.tokenise(examples, experiment.tokenizer)))
             # Once in a while: evaluate on everything where a task ended, on a sample where the user asked for it.
             if method.lifelong:
-                for _ in history.ends_between(before, stream.cursor):
+                ends = history.ends_between(before, stream.cursor)
+                for _ in ends:
                     test()
-                if _passed(config.run.eval_every, before, stream.cursor):
+                elsewhere = not ends and not stream.ended
+                if elsewhere and _passed(config.run.eval_every, before, stream.cursor):
                     test(config.run.eval_sample)
             # Once in a while: save. The end of the stream is saved below, when everything is learned.
             if folder and _passed(config.run.checkpoint_every, before, stream.cursor) and not stream.ended:
                 _save(folder, experiment, recorder)
         with ledger.train.timed():
-            observations = method.finish()
-        note(observations)
-        recorder.settle(stream.cursor)
+            note(method.finish())
+            recorder.settle(stream.cursor)
         test()
     if folder and config.run.checkpoint_every:
         _save(folder, experiment, recorder)
@@ -102,11 +108,13 @@ def _passed(every: int | None, before: int, now: int) -> bool:
     return bool(every) and before // every != now // every  # type: ignore[operator]
 
 
-def _wait_for_device(experiment: Experiment) -> None:
-    """Let queued work end inside the time it belongs to."""
-    if experiment.device.type == "cuda":
-        with experiment.ledger.train.timed():
-            torch.cuda.synchronize(experiment.device)
+def _settle_device(device: torch.device, meter: Meter) -> None:
+    """Count queued work and peak memory on the meter of the phase that caused them."""
+    if device.type == "cuda":
+        with meter.timed():
+            torch.cuda.synchronize(device)
+        meter.peak_device_bytes = max(meter.peak_device_bytes, torch.cuda.max_memory_allocated(device))
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def _save(folder: RunFolder, experiment: Experiment, recorder: Recorder) -> None:
@@ -128,9 +136,6 @@ def _resume(folder: RunFolder, experiment: Experiment, recorder: Recorder, scree
 
 def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dict[str, Any]:
     """Everything worth knowing about a run that has ended."""
-    ledger = experiment.ledger
-    if experiment.device.type == "cuda":
-        ledger.peak_device_bytes = torch.cuda.max_memory_allocated(experiment.device)
     return {
         "everlearn": __version__,
         "method": config.method.method,
@@ -142,6 +147,6 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "split": config.stream.split,
         "device": experiment.device.type,
         **experiment.history.summary(),
-        "ledger": ledger.as_dict(),
-        "notes": list(benchmark.notes),
+        "ledger": experiment.ledger.as_dict(),
+        "notes": [*benchmark.notes, *experiment.notes],
     }

@@ -59,19 +59,34 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
         raise UserError(f"the encoder '{config.encoder}' has no pooler: choose --pooling cls or mean.")
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None  # its weights would be counted as trained without ever being used
-    longest = getattr(model.config, "max_position_embeddings", config.max_length)
+    longest = min(config.max_length, _longest(model, tokenizer))
     segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
-    return Encoder(model, Tokenizer(tokenizer, min(config.max_length, longest), segments), pooling).to(device)
+    return Encoder(model, Tokenizer(tokenizer, longest, segments), pooling).to(device)
 
 
 def default_pooling(name: str) -> str:
-    """The pooling an encoder was made for, as far as can be told without loading it."""
+    """The pooling an encoder was made for."""
     if name in KNOWN:
         return KNOWN[name].pooling
-    declared = Path(name) / "1_Pooling" / "config.json"
-    if declared.is_file() and json.loads(declared.read_text()).get("pooling_mode_mean_tokens"):
-        return "mean"
-    return "cls"
+    from transformers.utils.hub import cached_file
+
+    try:
+        # Sentence encoders say in this file how they pool; others do not have it.
+        declared = cached_file(name, "1_Pooling/config.json")
+        mean = json.loads(Path(declared or "").read_text(encoding="utf-8"))["pooling_mode_mean_tokens"]
+    except (OSError, ValueError, KeyError):
+        return "cls"
+    return "mean" if mean else "cls"
+
+
+def _longest(model: Any, tokenizer: Any) -> int:
+    """The most tokens the encoder can take."""
+    longest = int(getattr(model.config, "max_position_embeddings", 0)) or tokenizer.model_max_length
+    positions = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    first = getattr(positions, "padding_idx", None)
+    if first is not None:
+        longest -= first + 1  # RoBERTa and its kin count positions from behind the padding's number
+    return int(min(longest, tokenizer.model_max_length))
 
 
 def _rebuild(model: Any) -> Any:

@@ -1,5 +1,6 @@
 """Tests a method on held-out examples: one predictor for each test set, large batches, no graph."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,17 @@ class TestSet:
 
     batch: Batch
     tasks: Sequence[str]
+
+    def sampled(self, size: int) -> "TestSet":
+        """At most `size` examples of each task, evenly spread over those there are."""
+        places: dict[str, list[int]] = {}
+        for place, task in enumerate(self.tasks):
+            places.setdefault(task, []).append(place)
+        chosen: list[int] = []
+        for own in places.values():
+            taken = min(size, len(own))
+            chosen += (own[i * len(own) // taken] for i in range(taken))
+        return TestSet(self.batch.take(chosen), [self.tasks[place] for place in chosen])
 
 
 @dataclass(frozen=True)
@@ -40,17 +52,17 @@ Scores = Mapping[str, Score]
 
 
 def evaluate(method: Method, test_sets: Sequence[TestSet], meter: Meter, sample: int | None = None) -> Scores:
-    """Predict every test set, or its first `sample` examples, and count the hits of each task.
+    """Predict every test set, or `sample` examples of each task, and count the hits of each task.
 
     Meta-learning methods adapt anew for each test set, as in the paper: one meta-test episode per set.
     """
-    right: dict[str, int] = {}
-    tested: dict[str, int] = {}
+    right: Counter[str] = Counter()
+    tested: Counter[str] = Counter()
     with meter.timed():
         for test_set in test_sets:
-            batch = test_set.batch.take(range(min(sample, len(test_set.batch)))) if sample else test_set.batch
-            hits = method.predictor().predict(batch) == batch.labels
-            for task, hit in zip(test_set.tasks, hits.tolist(), strict=False):
-                right[task] = right.get(task, 0) + hit
-                tested[task] = tested.get(task, 0) + 1
+            chosen = test_set.sampled(sample) if sample else test_set
+            hits = method.predictor().predict(chosen.batch) == chosen.batch.labels
+            for task, hit in zip(chosen.tasks, hits.tolist(), strict=True):
+                right[task] += hit
+                tested[task] += 1
     return {task: Score(right[task], tested[task]) for task in tested}

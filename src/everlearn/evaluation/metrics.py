@@ -47,16 +47,6 @@ def anytime_accuracy(points: Sequence[float]) -> float | None:
     return float(np.mean(points)) if len(points) else None
 
 
-def average_accuracy(matrix: ArrayLike) -> float:
-    """The mean of the last row: the accuracy over all tasks once the stream has ended.
-
-    >>> R = [[0.1, 0.2, 0.3], [0.8, 0.3, 0.3], [0.9, 0.7, 0.4], [0.5, 0.6, 0.9]]
-    >>> round(average_accuracy(R), 6)  # (0.5 + 0.6 + 0.9) / 3
-    0.666667
-    """
-    return float(_checked(matrix)[-1].mean())
-
-
 def learning_accuracy(matrix: ArrayLike) -> float:
     """The mean of R[j, j]: how well each task was known right after it was learned.
 

@@ -24,7 +24,7 @@ class MethodConfig:
     lr: float = setting(3e-5, "learning rate of seq, replay, a-gem and mtl")
     inner_lr: float = setting(1e-3, "learning rate of the inner loop (α)")
     meta_lr: float = setting(1e-5, "learning rate of the outer loop (β)")
-    head_lr: float | None = setting(None, "learning rate of the slow head; default: the same as the encoder's")
+    head_lr: float | None = setting(None, "learning rate of the slow head; where none is set, the encoder's")
     support_batches: int = setting(5, "batches in a support set (m)")
     replay_interval: int = setting(9600, "examples of the stream between two replays (R_I)")
     replay_rate: float = setting(0.01, "share of R_I that a replay draws from memory (r)")

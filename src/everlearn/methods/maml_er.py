@@ -1,4 +1,4 @@
-"""MAML-ER: first-order MAML with experience replay, ANML-ER without its neuromodulation (paper, section 6)."""
+"""MAML-ER: first-order MAML with experience replay, ANML-ER without its neuromodulation (paper, section 7)."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,7 @@ class MAMLER(MetaMethod):
         """θ' = SGD(L, θ, S, α) over all fast weights."""
         fast = self.fast_weights(network)
         for batch in support:
-            fast = sgd_step(self.loss(network, batch, fast), fast, self.config.inner_lr)
-            meter.inner_steps += 1
+            fast = sgd_step(self.loss(network, batch, fast), fast, self.config.inner_lr, meter)
         return fast
 
     def fast_weights(self, network: Network) -> Weights:

@@ -78,8 +78,9 @@ class MetaMethod(GradientMethod):
         restore_generator(self._meta_testing, state["meta_testing"])
 
 
-def sgd_step(loss: torch.Tensor, weights: Weights, rate: float) -> Weights:
+def sgd_step(loss: torch.Tensor, weights: Weights, rate: float, meter: Meter) -> Weights:
     """New weights, one step down the gradient of `loss`, cut off from the graph of the old ones (first order)."""
+    meter.inner_steps += 1
     gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
     return {
         name: (weight - rate * gradient).detach().requires_grad_()

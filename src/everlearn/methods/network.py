@@ -42,6 +42,10 @@ class Network(nn.Module):
                 module.meter = meter
 
 
+EXAMPLES_AT_ONCE = 2048
+"""How many examples a predictor turns into sequences at a time: enough to sort by length, not a whole test set."""
+
+
 class NetworkPredictor(Predictor):
     """Predicts with a network that nobody else changes."""
 
@@ -52,8 +56,7 @@ class NetworkPredictor(Predictor):
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
         """The network's output for each example."""
-        logits: torch.Tensor = self.network(self.problem.sequences(batch))
-        return logits
+        return torch.cat([self.network(self.problem.sequences(part)) for part in batch.split(EXAMPLES_AT_ONCE)])
 
     def predict(self, batch: Batch) -> Integers:
         """The label chosen for each example."""

@@ -31,6 +31,5 @@ class OMLER(MetaMethod):
             sizes = [self.problem.rows(batch) for batch in support]
             for batch, seen in zip(support, torch.split(features, sizes), strict=True):
                 logits = functional_call(network.head, fast, (seen,))
-                fast = sgd_step(self.problem.loss(logits, batch), fast, self.config.inner_lr)
-                meter.inner_steps += 1
+                fast = sgd_step(self.problem.loss(logits, batch), fast, self.config.inner_lr, meter)
         return {f"head.{name}": weight for name, weight in fast.items()}

@@ -28,7 +28,7 @@ class StreamConfig:
     text_column: str = setting("text", "column that holds the text, for the stream `file`")
     label_column: str = setting("label", "column that holds the label, for the stream `file`")
     task_column: str | None = setting(
-        None, "column that names the task, for the stream `file`; used for evaluation only"
+        None, "column that names the task, for the stream `file`: rows are grouped by it, and evaluated per task"
     )
     clusters: Path | None = setting(None, "cluster file (fewrel); default: the data folder's own, else K-means")
     glove: Path | None = setting(None, "GloVe text file to find clusters with (fewrel)")

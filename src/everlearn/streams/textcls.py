@@ -156,7 +156,7 @@ def _draw(
     in_csv = tables.stem(path) in ("train", "test")
     if in_csv:
         skipped = Skipped(f"{data_set.csv_folder}/{path.name}", "with an empty field")
-        rows = _csv_rows(data_set, path, skipped)
+        rows = _csv_rows(data_set, path, skipped, config.strict)
     else:
         skipped = Skipped(path.name)
         rows = _json_rows(data_set, path, skipped, config.strict)
@@ -172,10 +172,11 @@ def _json_rows(data_set: DataSet, path: Path, skipped: Skipped, strict: bool) ->
         yield row, _class_of(data_set, path, row, first=0)
 
 
-def _csv_rows(data_set: DataSet, path: Path, skipped: Skipped) -> Iterator[tuple[Row, int]]:
+def _csv_rows(data_set: DataSet, path: Path, skipped: Skipped, strict: bool) -> Iterator[tuple[Row, int]]:
     """Rows of the data sets' own layout: no header, the label first and counted from one, then the text's parts.
 
-    A row with an empty part is dropped, as the paper's code does; it is part of the benchmark, so never an error.
+    A row with an empty part is dropped, as the paper's code does; it is part of the benchmark, so never an error. A row
+    without a label, or without any text, is one where `strict`.
     """
     for line, (label, *parts) in tables.csv_rows(path):
         if len(parts) != data_set.text_fields:
@@ -183,10 +184,12 @@ def _csv_rows(data_set: DataSet, path: Path, skipped: Skipped) -> Iterator[tuple
                 f"line {line} of {path} has {len(parts) + 1} fields, but {data_set.name} has a label and "
                 f"{data_set.text_fields} for the text: check that it is the right file."
             )
-        row = Row(line, join(parts, data_set.separator), label.strip())
-        place = _class_of(data_set, path, row, first=1)
-        if all(part.strip() for part in parts):
-            yield row, place
+        filled = [bool(part.strip()) for part in parts]
+        if strict and not (label.strip() and any(filled)):
+            raise UserError(f"line {line} of {path} has no label or no text: mend it, or leave out --strict.")
+        if label.strip() and all(filled):
+            row = Row(line, join(parts, data_set.separator), label.strip())
+            yield row, _class_of(data_set, path, row, first=1)
         else:
             skipped.add(line)
 
