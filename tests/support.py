@@ -1,11 +1,16 @@
 """What several test files build on: a synthetic benchmark, the tiny encoder, methods made from fresh parts."""
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from everlearn import checkpoint
 from everlearn.batches import Batch, Ragged
 from everlearn.encoders import Encoder, EncoderConfig, Tokenizer, load_encoder
 from everlearn.examples import Example
@@ -40,6 +45,17 @@ def labelled_texts(count: int, labels: Sequence[int], seed: int = 0) -> list[Exa
     return examples
 
 
+def with_candidates(examples: Sequence[Example], labels: Sequence[int], seed: int = 0) -> list[Example]:
+    """The same texts to be ranked: each against one to three other labels, its own anywhere among them."""
+    rng = np.random.default_rng([seed, *labels])
+    ranked = []
+    for example in examples:
+        others = rng.permutation([label for label in labels if label != example.label])[: rng.integers(1, 4)]
+        candidates = tuple(rng.permutation([example.label, *others]).tolist())
+        ranked.append(replace(example, candidates=candidates))
+    return ranked
+
+
 def small_benchmark(train: int = 16, test: int = 8, shuffle: bool = True) -> Benchmark:
     """Three tasks of two classes each."""
     tasks = tuple(
@@ -54,9 +70,36 @@ def small_benchmark(train: int = 16, test: int = 8, shuffle: bool = True) -> Ben
     return Benchmark("small", tuple(f"class{label}" for label in range(6)), tasks, shuffle=shuffle)
 
 
+def small_ranking_benchmark() -> Benchmark:
+    """The same three tasks, their classes to be chosen among candidates by the words that name them."""
+    small = small_benchmark()
+    tasks = tuple(
+        replace(
+            task,
+            train=with_candidates(task.train, range(6), seed=1),
+            validation=with_candidates(task.validation, range(6), seed=2),
+            test=with_candidates(task.test, range(6), seed=3),
+        )
+        for task in small.tasks
+    )
+    names = tuple(" ".join(words) for words in CLASS_WORDS)
+    return replace(small, labels=names, tasks=tasks, problem="ranking", joint_test=True)
+
+
 def tiny_encoder(**settings: Any) -> Encoder:
     """The tiny encoder with these settings."""
     return load_encoder(EncoderConfig(encoder="tiny", **settings), torch.device("cpu"))
+
+
+@cache
+def _tiny() -> Encoder:
+    """To be copied, which is faster than to build it."""
+    return tiny_encoder()
+
+
+def tiny_tokens() -> Tokenizer:
+    """The tiny encoder's tokenizer, in which nothing ever changes."""
+    return _tiny().tokenizer
 
 
 def build_method(
@@ -70,7 +113,7 @@ def build_method(
 ) -> Any:
     """A method from fresh parts, in the way an experiment puts them together."""
     torch.manual_seed(seed)
-    encoder = encoder or tiny_encoder()
+    encoder = encoder or copy.deepcopy(_tiny())
     ledger = Ledger()
     parts = Parts(
         encoder=encoder,
@@ -87,7 +130,7 @@ def tokenised(
 ) -> list[Batch]:
     """Examples as consecutive batches of `size`."""
     problem = problem or Classification(6)
-    tokenizer = tokenizer or tiny_encoder().tokenizer
+    tokenizer = tokenizer or tiny_tokens()
     return [problem.tokenise(examples[i : i + size], tokenizer) for i in range(0, len(examples), size)]
 
 
@@ -111,6 +154,18 @@ def numbers(*batches: Batch) -> list[int]:
 def weights_of(method: Any) -> dict[str, torch.Tensor]:
     """A copy of all of a method's weights, the frozen ones too."""
     return {name: weight.detach().clone() for name, weight in method.network.state_dict().items()}
+
+
+def saved_state(method: Method, folder: Path) -> Any:
+    """A method's state as a checkpoint brings it back."""
+    checkpoint.save(folder, 1, {"method": method.state()})
+    loaded = checkpoint.load_newest(folder, _refuse)
+    assert loaded is not None
+    return loaded[1]["method"]
+
+
+def _refuse(message: str) -> None:
+    raise AssertionError(message)
 
 
 def assert_same_weights(

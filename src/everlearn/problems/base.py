@@ -14,6 +14,9 @@ from everlearn.examples import Example
 class Problem(ABC):
     """A method asks the problem for all of this and never needs to know which problem it is."""
 
+    room: int = 0
+    """How many tokens are kept free behind a text for what the problem puts there."""
+
     @abstractmethod
     def tokenise(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Examples as arrays; this is what methods see and the memory stores."""

@@ -35,7 +35,7 @@ class NegativeRefresher:
 
     def state(self) -> dict[str, Any]:
         """What was seen, and the generator."""
-        return {"seen": self._seen, "drawing": generator_state(self._drawing)}
+        return {"seen": list(self._seen), "drawing": generator_state(self._drawing)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""

@@ -13,9 +13,12 @@ from torch.nn import functional
 
 from everlearn.batches import Batch, Integers, Ragged, Sequences
 from everlearn.encoders import Tokenizer
+from everlearn.errors import UserError
 from everlearn.examples import Example
 from everlearn.problems.base import Problem
 
+SHORTEST_SENTENCE = 3
+"""Two tokens are the encoder's own marks, so that three leave room for one."""
 UNDECIDED = -1
 """The prediction where two candidates share the largest score: no label, so never a hit."""
 
@@ -25,11 +28,16 @@ class Ranking(Problem):
 
     def __init__(self, names: Sequence[str], tokenizer: Tokenizer) -> None:
         self._seconds = tokenizer.second_segments(names)
-        self._room = int(self._seconds.tokens.lengths.max())
+        self.room = int(self._seconds.tokens.lengths.max())
+        if tokenizer.max_length - self.room < SHORTEST_SENTENCE:
+            raise UserError(
+                f"max_length ({tokenizer.max_length}) leaves no room for a sentence beside the longest label's name "
+                f"({self.room} tokens): raise --max-length."
+            )
 
     def tokenise(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """The sentences' token ids; candidates stay numbers until a pair is needed."""
-        tokens = tokenizer([example.text for example in examples], room=self._room)
+        tokens = tokenizer([example.text for example in examples], room=self.room)
         return Batch(tokens, Ragged.from_rows([[example.label, *example.candidates] for example in examples]))
 
     def sequences(self, batch: Batch) -> Sequences:

@@ -1,6 +1,7 @@
 """The figure of a comparison: accuracy over the stream, and below it who still knows which task at the end."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -79,5 +80,6 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(partial, format="png")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise UserError(f"could not write {path}: {error.strerror}.") from error

@@ -36,15 +36,18 @@ def read_sentences(
     """
     path = _find(folder, name)
     examples: list[Example] = []
-    skipped: list[int] = []
+    skipped = tables.Skipped(path.name, "without candidates")
     for number, line in enumerate(tables.lines(path), start=1):
         columns = line.rstrip("\r\n").split("\t")
         if len(columns) not in (3, 4) or not columns[2].strip():
             raise UserError(f"{path} line {number} is not `relation<TAB>candidates<TAB>sentence`: mend or remove it.")
         if columns[1].strip() == NO_CANDIDATES:
-            skipped.append(number)
+            skipped.add(number)
             continue
-        gold, *candidates = _ids(f"{columns[0]} {columns[1]}", relations, f"{path} line {number}")
+        own, candidates = (_ids(column, relations, f"{path} line {number}") for column in columns[:2])
+        if len(own) != 1:
+            raise UserError(f"{path} line {number} has {len(own)} relations in front: give it one.")
+        gold = own[0]
         if len(set(candidates)) < len(candidates) or not candidates:
             raise UserError(f"{path} line {number} lists a candidate twice, or none: mend or remove it.")
         if (gold in candidates) != gold_among_candidates:
@@ -54,10 +57,7 @@ def read_sentences(
         examples.append(Example(columns[2].strip(), gold, ordered))
     if not examples:
         raise UserError(f"{path} holds no sentence: check the file.")
-    if not skipped:
-        return examples, []
-    first = ", ".join(map(str, skipped[:5]))
-    return examples, [f"skipped {len(skipped)} lines of {path.name} without candidates (lines {first})"]
+    return examples, skipped.notes()
 
 
 def _ids(text: str, relations: int, where: str) -> list[int]:

@@ -1,6 +1,7 @@
 """Which relations make up a task: read from a cluster file, or found by K-means over vectors of their names."""
 
 import json
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def _read(path: Path, relations: int) -> dict[str, list[int]]:
     """A JSON object of cluster → numbers of relations, counted from 1; every relation in exactly one cluster."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        clusters = {f"c{name}": [int(number) - 1 for number in members] for name, members in content.items()}
+        clusters = {f"c{name}": [operator.index(n) - 1 for n in content[name]] for name in sorted(content, key=_number)}
     except FileNotFoundError as error:
         raise UserError(f"there is no cluster file {path}: check the path given with --clusters.") from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -63,6 +64,11 @@ def _read(path: Path, relations: int) -> dict[str, list[int]]:
     if not all(clusters.values()):
         raise UserError(f"{path} has an empty cluster: give it a relation, or remove it.")
     return clusters
+
+
+def _number(name: str) -> tuple[bool, int, str]:
+    """Sorts numbered clusters by their number: the authors' orders go by it, wherever they stand in the file."""
+    return (False, int(name), "") if name.isdecimal() else (True, 0, name)
 
 
 def _glove_vectors(path: Path, relations: list[str]) -> NDArray[np.floating]:
