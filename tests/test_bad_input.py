@@ -11,7 +11,6 @@ import sys
 import pytest
 import torch
 
-from everlearn import cli
 from everlearn.methods import METHODS
 from everlearn.methods.gradient import GradientMethod
 
@@ -39,22 +38,6 @@ def home(tmp_path, monkeypatch):
     (folder / "good.csv").write_text(table())
     monkeypatch.chdir(folder)
     return folder
-
-
-@pytest.fixture
-def everlearn(home, monkeypatch, capfd):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["everlearn", *map(str, arguments)])
-        capfd.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture

@@ -23,25 +23,6 @@ SMALL = [
 
 
 @pytest.fixture
-def everlearn(monkeypatch, capfd):
-    """The command line in this process: exit code, stdout and stderr of a command."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["everlearn", *map(str, arguments)])
-        capfd.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
-
-
-@pytest.fixture
 def data(tmp_path):
     rows = [
         f"{('good', 'bad', 'warm', 'cold')[i % 4]} {task} {i},{task}{i % 2},{task}" for task in "xy" for i in range(30)

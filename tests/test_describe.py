@@ -1,7 +1,6 @@
 """`everlearn describe`: the tasks of a stream as a table, as JSON and as a figure."""
 
 import json
-import sys
 from functools import cache
 
 import pytest
@@ -12,22 +11,8 @@ from fewrel_sample import CLUSTERS, write_sample
 
 
 @pytest.fixture
-def describe(monkeypatch, capfd):
-    """The command in this process: exit code, stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["everlearn", "describe", *map(str, arguments)])
-        capfd.readouterr()
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return call
+def describe(everlearn):
+    return lambda *arguments: everlearn("describe", *arguments)
 
 
 @pytest.fixture
