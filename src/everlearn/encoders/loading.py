@@ -48,9 +48,7 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     if config.pooling not in ("auto", *POOLINGS):
         raise unknown("pooling", config.pooling, ("auto", *POOLINGS))
     if config.encoder == "tiny":
-        model, tokenizer, pooling = tiny_model(), tiny_tokenizer(), KNOWN["tiny"].pooling
-        _set_dropout(model.config, config.dropout)
-        model = _rebuild(model)
+        model, tokenizer, pooling = tiny_model(config.dropout), tiny_tokenizer(), KNOWN["tiny"].pooling
     else:
         model, tokenizer, pooling = _from_pretrained(config)
     if config.pooling != "auto":
@@ -87,13 +85,6 @@ def _longest(model: Any, tokenizer: Any) -> int:
     if first is not None:
         longest -= first + 1  # RoBERTa and its kin count positions from behind the padding's number
     return int(min(longest, tokenizer.model_max_length))
-
-
-def _rebuild(model: Any) -> Any:
-    """The same weights in a model that was built with the configuration's present dropout."""
-    rebuilt = type(model)(model.config)
-    rebuilt.load_state_dict(model.state_dict())
-    return rebuilt
 
 
 def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:

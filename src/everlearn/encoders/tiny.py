@@ -42,7 +42,7 @@ def tiny_tokenizer() -> "PreTrainedTokenizerFast":
     )
 
 
-def tiny_model() -> "BertModel":
+def tiny_model(dropout: float = 0.0) -> "BertModel":
     """A two-layer BERT of width 32 whose random weights are the same every time."""
     from transformers import BertConfig, BertModel
 
@@ -54,6 +54,8 @@ def tiny_model() -> "BertModel":
         intermediate_size=64,
         max_position_embeddings=512,
         initializer_range=0.1,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
