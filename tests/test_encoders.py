@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from everlearn.batches import Ragged, Sequences
-from everlearn.encoders import POOLINGS, Encoder, EncoderConfig, encoder, load_encoder
+from everlearn.encoders import POOLINGS, Encoder, EncoderConfig, load_encoder, padding
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.errors import UserError
 from everlearn.ledger import Meter
@@ -76,10 +76,10 @@ def test_pooling_equals_the_models_own_output(pooling: str, texts: list[str]):
 
 
 @pytest.mark.parametrize(
-    "limits", [encoder.PieceLimits(1, 1e9), encoder.PieceLimits(60, 1e9), encoder.PieceLimits(10**9, 4)]
+    "limits", [padding.PieceLimits(1, 1e9), padding.PieceLimits(60, 1e9), padding.PieceLimits(10**9, 4)]
 )
 def test_features_and_gradients_are_the_same_in_pieces_and_in_one(
-    limits: encoder.PieceLimits, texts: list[str], monkeypatch: pytest.MonkeyPatch
+    limits: padding.PieceLimits, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     used = tiny_encoder()
     target = torch.randn(len(texts), used.width, generator=torch.Generator().manual_seed(0))
@@ -91,10 +91,10 @@ def test_features_and_gradients_are_the_same_in_pieces_and_in_one(
         hook.remove()
         return features, list(torch.autograd.grad((features * target).sum(), list(used.parameters()))), len(calls)
 
-    monkeypatch.setitem(encoder.PIECE_LIMITS, "cpu", encoder.PieceLimits(10**9, 10**9))
+    monkeypatch.setitem(padding.PIECE_LIMITS, "cpu", padding.PieceLimits(10**9, 10**9))
     whole, whole_gradients, calls = features_and_gradients()
     assert calls == 1
-    monkeypatch.setitem(encoder.PIECE_LIMITS, "cpu", limits)
+    monkeypatch.setitem(padding.PIECE_LIMITS, "cpu", limits)
     pieces, piece_gradients, calls = features_and_gradients()
     assert calls > 1
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-5)

@@ -11,11 +11,11 @@ import pytest
 import fewrel_sample
 from everlearn.config import Config
 from everlearn.errors import UserError
-from everlearn.experiment import build_experiment
+from everlearn.experiment import Experiment, build_experiment
 from everlearn.problems import Ranking
 from everlearn.problems.ranking import UNDECIDED
 from everlearn.run import run
-from everlearn.streams import Stream, fewrel, load_benchmark, pooled
+from everlearn.streams import fewrel, load_benchmark, pooled
 from everlearn.streams.base import StreamConfig
 from everlearn.streams.relation_clusters import cluster
 from fewrel_sample import CLUSTERS, RELATIONS, write_sample
@@ -185,14 +185,19 @@ def test_the_pool_of_all_tasks_keeps_all_candidates(folder):
 def test_mtl_learns_from_the_pool_and_a_lifelong_method_does_not(folder):
     benchmark = load(folder)
     config = Config.build({**SMALL, "method": "mtl", "epochs": 2, "data": folder})
-    assert isinstance(build_experiment(config, benchmark).stream, Stream)
+    assert build_experiment(config, benchmark).stream.length == 2 * sum(len(task.train) for task in benchmark.tasks)
     counts = {
-        "mtl": Counter(len(e.candidates) for batch in build_experiment(config, benchmark).stream for e in batch),
+        "mtl": candidate_counts(build_experiment(config, benchmark)),
         "pool": Counter(len(e.candidates) for batch in pooled(benchmark, 4, 42, 2) for e in batch),
     }
     assert counts == {"mtl": {5: 300}, "pool": {5: 300}}
-    lifelong = build_experiment(Config.build({**SMALL, "data": folder}), benchmark).stream
-    assert len({len(e.candidates) for batch in lifelong for e in batch}) > 2
+    lifelong = build_experiment(Config.build({**SMALL, "data": folder}), benchmark)
+    assert len(candidate_counts(lifelong)) > 2
+
+
+def candidate_counts(experiment: Experiment) -> Counter[int]:
+    """How many examples of a run's stream have how many candidates; a target row has the label in front of them."""
+    return Counter(length - 1 for batch in experiment.stream for length in batch.targets.lengths.tolist())
 
 
 # --- orders

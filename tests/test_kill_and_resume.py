@@ -102,7 +102,7 @@ def half_the_folder(rmtree, path, *args, **kwargs):
     min(path.iterdir()).unlink()
 
 
-AT_A_BATCH = "everlearn.streams.stream:Stream.__next__"
+AT_A_BATCH = "everlearn.feed:Feed.__next__"
 IN_A_STEP = "everlearn.methods.gradient:GradientMethod.update"
 IN_AN_EVALUATION = "everlearn.methods.network:NetworkPredictor.predict"
 
@@ -208,7 +208,7 @@ def outcome(out):
 
 def without_times(tree):
     if isinstance(tree, dict):
-        return {k: without_times(v) for k, v in tree.items() if k not in ("seconds", "peak_device_bytes")}
+        return {k: without_times(v) for k, v in tree.items() if k not in ("seconds", "phases", "peak_device_bytes")}
     return [without_times(value) for value in tree] if isinstance(tree, list) else tree
 
 

@@ -541,7 +541,7 @@ def test_testing_does_not_change_what_is_learned(name: str, make_method: MethodF
         method.finish()
     assert_same_weights(weights_of(tested), weights_of(undisturbed))
     assert_same_state(tested.memory.state(), undisturbed.memory.state())
-    learning = [vars(method.ledger.train) for method in (undisturbed, tested)]
+    learning = [method.ledger.train for method in (undisturbed, tested)]
     assert learning[0] == learning[1]
 
 

@@ -14,6 +14,7 @@ from everlearn.encoders import Tokenizer, load_encoder
 from everlearn.errors import UserError
 from everlearn.evaluation.evaluator import TestSet
 from everlearn.evaluation.history import History
+from everlearn.feed import Feed
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory
 from everlearn.methods import Method, Parts, find_method
@@ -26,8 +27,7 @@ from everlearn.streams import Benchmark, Stream, load_benchmark, one_pass, poole
 class Experiment:
     """The parts of a run."""
 
-    stream: Stream
-    tokenizer: Tokenizer
+    stream: Feed
     problem: Problem
     memory: Memory
     method: Method
@@ -86,8 +86,7 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     return Experiment(
-        stream=stream,
-        tokenizer=encoder.tokenizer,
+        stream=Feed(stream, lambda examples: problem.tokenise(examples, encoder.tokenizer)),
         problem=problem,
         memory=memory,
         method=method,

@@ -1,7 +1,7 @@
 """What a run cost. Each part counts its own work here, so no method can forget to report."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -21,7 +21,13 @@ class Meter:
     optimiser_steps: int = 0
     inner_steps: int = 0
     peak_device_bytes: int = 0
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
+    phases: dict[str, float] = field(default_factory=dict, compare=False)
+    """How many of the seconds went into what."""
+
+    def __post_init__(self) -> None:
+        self.settle: Callable[[], None] = _nothing
+        """Called at the end of a phase. Work on a GPU goes on behind the clock's back, unless this waits for it."""
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -31,6 +37,20 @@ class Meter:
             yield
         finally:
             self.seconds += time.perf_counter() - start
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to the phase of this name; phases do not contain one another."""
+        start = time.perf_counter()
+        try:
+            yield
+            self.settle()
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """The one-pass loop: take the next batch, learn from it, and once in a while evaluate, write a line, save."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 
 from everlearn import __version__, checkpoint
 from everlearn.config import Config
+from everlearn.encoders import resolve_precision
 from everlearn.evaluation.evaluator import evaluate
 from everlearn.experiment import Experiment, benchmark_for, build_experiment
 from everlearn.ledger import Meter
@@ -23,8 +25,12 @@ def run(
     resume: bool = False,
     screen: Screen | None = None,
     benchmark: Benchmark | None = None,
+    profiled: bool = False,
 ) -> dict[str, Any]:
-    """Learn from a stream as configured; what came out, as in `result.json`."""
+    """Learn from a stream as configured; what came out, as in `result.json`.
+
+    With `profiled`, each phase waits for the device, so that its time is its own: slower, but it shows what takes long.
+    """
     screen = screen or Screen(quiet=True)
     folder = RunFolder(out) if out else None
     if folder:
@@ -37,6 +43,8 @@ def run(
         screen.say_all(benchmark.notes)
     experiment = build_experiment(config, benchmark)
     screen.say_all(experiment.notes)
+    if profiled and experiment.device.type == "cuda":
+        experiment.ledger.train.settle = partial(torch.cuda.synchronize, experiment.device)
     recorder = Recorder(folder, config.run.log_every)
     if folder:
         folder.create(config)
@@ -44,6 +52,7 @@ def run(
     try:
         _learn(config, experiment, recorder, folder, screen)
     finally:
+        experiment.stream.close()
         recorder.close()
     result = _result(config, benchmark, experiment)
     if folder:
@@ -75,11 +84,13 @@ def _learn(
         # Before the first batch: what the untrained network can do, which forward transfer is measured against.
         if method.lifelong and stream.cursor == 0:
             test()
-        for examples in stream:
-            before = stream.cursor - len(examples)
+        while stream.cursor < stream.length:
+            before = stream.cursor
             with ledger.train.timed():
-                ledger.train.stream_examples += len(examples)
-                note(method.observe(experiment.problem.tokenise(examples, experiment.tokenizer)))
+                with ledger.train.phase("data"):
+                    batch = next(stream)
+                ledger.train.stream_examples += len(batch)
+                note(method.observe(batch))
             # Once in a while: evaluate on everything where a task ended, on a sample where the user asked for it.
             if method.lifelong:
                 ends = history.ends_between(before, stream.cursor)
@@ -146,6 +157,7 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "seed": config.run.seed,
         "split": config.stream.split,
         "device": experiment.device.type,
+        "precision": resolve_precision(config.encoder.precision, experiment.device),
         **experiment.history.summary(),
         "ledger": experiment.ledger.as_dict(),
         "notes": [*benchmark.notes, *experiment.notes],

@@ -1,7 +1,17 @@
 """Text to vectors: any Hugging Face encoder, its tokenizer, and the bundled default."""
 
-from everlearn.encoders.encoder import POOLINGS, Encoder, EncoderConfig
-from everlearn.encoders.loading import KNOWN, KnownEncoder, load_encoder
+from everlearn.encoders.encoder import POOLINGS, PRECISIONS, Encoder, EncoderConfig
+from everlearn.encoders.loading import KNOWN, KnownEncoder, load_encoder, resolve_precision
 from everlearn.encoders.tokenizer import Tokenizer
 
-__all__ = ["KNOWN", "POOLINGS", "Encoder", "EncoderConfig", "KnownEncoder", "Tokenizer", "load_encoder"]
+__all__ = [
+    "KNOWN",
+    "POOLINGS",
+    "PRECISIONS",
+    "Encoder",
+    "EncoderConfig",
+    "KnownEncoder",
+    "Tokenizer",
+    "load_encoder",
+    "resolve_precision",
+]

@@ -10,8 +10,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch.nn.functional import cosine_similarity
 
-from everlearn.encoders.encoder import POOLINGS, Encoder, EncoderConfig
+from everlearn.batches import Sequences
+from everlearn.encoders.encoder import POOLINGS, PRECISIONS, Encoder, EncoderConfig
+from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.encoders.tokenizer import Tokenizer
 from everlearn.errors import UserError, unknown
@@ -43,10 +46,16 @@ _DROPOUT_FIELDS = (
 )
 
 
+SAME_FEATURES = 0.99
+"""Two ways of computing the same features in bf16 agree at least so far, as a cosine."""
+
+
 def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
-    """The encoder that the configuration names, on the device, in fp32."""
+    """The encoder that the configuration names, on the device."""
     if config.pooling not in ("auto", *POOLINGS):
         raise unknown("pooling", config.pooling, ("auto", *POOLINGS))
+    if config.precision not in ("auto", *PRECISIONS):
+        raise unknown("precision", config.precision, ("auto", *PRECISIONS))
     if config.encoder == "tiny":
         model, tokenizer, pooling = tiny_model(config.dropout), tiny_tokenizer(), KNOWN["tiny"].pooling
     else:
@@ -59,7 +68,39 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
         model.pooler = None  # its weights would be counted as trained without ever being used
     longest = min(config.max_length, _longest(model, tokenizer))
     segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
-    return Encoder(model, Tokenizer(tokenizer, longest, segments), pooling).to(device)
+    precision = resolve_precision(config.precision, device)
+    encoder = Encoder(model, Tokenizer(tokenizer, longest, segments), pooling, PRECISIONS[precision]).to(device)
+    # The kernels of the fast path know bf16 but not fp32, and no dropout.
+    if device.type == "cuda" and precision == "bf16" and config.dropout == 0:
+        encoder.fast_path = _working_fast_path(encoder)
+    return encoder
+
+
+def resolve_precision(precision: str, device: torch.device) -> str:
+    """What `auto` means on this device.
+
+    >>> resolve_precision("auto", torch.device("cpu")), resolve_precision("bf16", torch.device("cpu"))
+    ('fp32', 'bf16')
+    """
+    if precision == "auto":
+        return "bf16" if device.type == "cuda" else "fp32"
+    return precision
+
+
+@torch.no_grad()
+def _working_fast_path(encoder: Encoder) -> FastPath | None:
+    """The fast path if this encoder can go it, which is tried out: models differ in what they pass on and ignore."""
+    path = FastPath(encoder.pooling, _first_position(encoder.model), encoder.dtype)
+    tried = Sequences(encoder.tokenizer(["a text to try it with", "and another one, which is a little longer"]))
+    try:
+        agreement = cosine_similarity(path(encoder.model, tried), encoder.plain(tried)).min().item()
+        problem = f"results differ, cosine {agreement:.3f}" if agreement < SAME_FEATURES else None
+    except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
+        problem = _first_line(error)
+    if problem is None:
+        return path
+    logging.getLogger("everlearn").warning("this encoder takes the plain, slower path (%s)", problem)
+    return None
 
 
 def default_pooling(name: str) -> str:
@@ -80,11 +121,14 @@ def default_pooling(name: str) -> str:
 def _longest(model: Any, tokenizer: Any) -> int:
     """The most tokens the encoder can take."""
     longest = int(getattr(model.config, "max_position_embeddings", 0)) or tokenizer.model_max_length
+    return int(min(longest - _first_position(model), tokenizer.model_max_length))
+
+
+def _first_position(model: Any) -> int:
+    """The number of a text's first position: RoBERTa and its kin count from behind the padding's number."""
     positions = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    first = getattr(positions, "padding_idx", None)
-    if first is not None:
-        longest -= first + 1  # RoBERTa and its kin count positions from behind the padding's number
-    return int(min(longest, tokenizer.model_max_length))
+    padding = getattr(positions, "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
 
 
 def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:

@@ -66,20 +66,22 @@ class Memory:
 
     def write(self, batch: Batch) -> None:
         """Offer each example to the policy with probability p_write."""
-        if self._refresher:
-            self._refresher.note(batch)
-        offered = self._writing.random(len(batch)) < self._config.write_probability
-        labels = batch.labels
-        for row in np.flatnonzero(offered).tolist():
-            slot = self._policy.place(len(self), int(labels[row]), self._writing)
-            if slot is not None:
-                self._put(slot, pack(batch, row, self._token_dtype))
+        with self._ledger.train.phase("memory"):
+            if self._refresher:
+                self._refresher.note(batch)
+            offered = self._writing.random(len(batch)) < self._config.write_probability
+            labels = batch.labels
+            for row in np.flatnonzero(offered).tolist():
+                slot = self._policy.place(len(self), int(labels[row]), self._writing)
+                if slot is not None:
+                    self._put(slot, pack(batch, row, self._token_dtype))
         self._ledger.memory_entries, self._ledger.memory_bytes = len(self), self._bytes
 
     def read(self, size: int) -> Batch:
         """Up to `size` different examples, for learning."""
-        batch = self.sample(size, self._reading, self._ledger.train)
-        return self._refresher.refresh(batch) if self._refresher else batch
+        with self._ledger.train.phase("memory"):
+            batch = self.sample(size, self._reading, self._ledger.train)
+            return self._refresher.refresh(batch) if self._refresher else batch
 
     def sample(self, size: int, rng: np.random.Generator, meter: Meter) -> Batch:
         """Up to `size` different examples, drawn with the caller's generator and counted on the caller's meter."""

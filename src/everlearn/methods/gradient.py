@@ -46,22 +46,25 @@ class GradientMethod(Method):
         at = {**self.network.trained(), **(weights or {})}
         total: torch.Tensor | None = None
         gradients: Gradients = []
-        for part, share in self._parts(batch, replayed):
-            loss = share * self.loss(self.network, part, weights)
-            found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
-            gradients = [a + b for a, b in zip(gradients, found, strict=True)] if gradients else list(found)
-            total = loss.detach() if total is None else total + loss.detach()
+        with self.ledger.train.phase("gradient"):
+            for part, share in self._parts(batch, replayed):
+                loss = share * self.loss(self.network, part, weights)
+                found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
+                gradients = list(torch._foreach_add(gradients, found) if gradients else found)
+                total = loss.detach() if total is None else total + loss.detach()
         assert total is not None, "a batch holds at least one example"
         return total, gradients
 
     def update(self, gradients: Gradients, replayed: bool = False) -> None:
         """One AdamW step on the slow weights."""
-        for weight, gradient in zip(self.network.trained().values(), gradients, strict=True):
-            weight.grad = gradient
-        if self.config.clip_norm and (replayed or not self.config.clip_replay_only):
-            torch.nn.utils.clip_grad_norm_(self.network.trained().values(), self.config.clip_norm)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        trained = list(self.network.trained().values())
+        with self.ledger.train.phase("optimiser"):
+            for weight, gradient in zip(trained, gradients, strict=True):
+                weight.grad = gradient
+            if self.config.clip_norm and (replayed or not self.config.clip_replay_only):
+                torch.nn.utils.clip_grad_norm_(trained, self.config.clip_norm)
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
         self.ledger.train.optimiser_steps += 1
 
     def copy_for_testing(self) -> Network:

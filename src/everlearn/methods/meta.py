@@ -50,7 +50,8 @@ class MetaMethod(GradientMethod):
 
     def learn(self, episode: Episode) -> Observations:
         """Algorithm 1, the updates: W' = SGD(L, φ, W, S, α), then θ ← Adam(L(φ, W', Q), β)."""
-        fast = self.adapt(self.network, episode.support, self.ledger.train)
+        with self.ledger.train.phase("support"):
+            fast = self.adapt(self.network, episode.support, self.ledger.train)
         # First order: the gradient is taken at the adapted weights and applied to the slow ones.
         loss, gradients = self.gradient(episode.query, fast, replayed=episode.replayed)
         self.update(gradients, replayed=episode.replayed)
@@ -81,8 +82,8 @@ class MetaMethod(GradientMethod):
 def sgd_step(loss: torch.Tensor, weights: Weights, rate: float, meter: Meter) -> Weights:
     """New weights, one step down the gradient of `loss`, cut off from the graph of the old ones (first order)."""
     meter.inner_steps += 1
-    gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
-    return {
-        name: (weight - rate * gradient).detach().requires_grad_()
-        for (name, weight), gradient in zip(weights.items(), gradients, strict=True)
-    }
+    before = list(weights.values())
+    gradients = torch.autograd.grad(loss, before, materialize_grads=True)
+    with torch.no_grad():
+        after = torch._foreach_add(before, gradients, alpha=-rate)
+    return {name: weight.requires_grad_() for name, weight in zip(weights, after, strict=True)}

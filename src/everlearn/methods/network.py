@@ -1,5 +1,8 @@
 """The network every gradient method trains, an encoder under a head, and the predictor made from it."""
 
+from functools import cached_property
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -31,9 +34,16 @@ class Network(nn.Module):
         logits: torch.Tensor = self.head(self.features(sequences))
         return logits
 
+    @cached_property
+    def _places(self) -> list[tuple[str, dict[str, Any], str]]:
+        """Each parameter's name and where its module keeps it: walking through all modules takes long."""
+        named = [(name, *name.rpartition(".")) for name, _ in self.named_parameters()]
+        return [(name, self.get_submodule(module)._parameters, own) for name, module, _, own in named]
+
     def trained(self) -> Weights:
         """The parameters that learn."""
-        return {name: weight for name, weight in self.named_parameters() if weight.requires_grad}
+        current = ((name, parameters[own]) for name, parameters, own in self._places)
+        return {name: weight for name, weight in current if weight.requires_grad}
 
     def count_on(self, meter: Meter) -> None:
         """Count the work of every encoder in here on this meter."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from everlearn.batches import Batch, Integers, Ragged, Sequences
+from everlearn.batches import Batch, Integers, Ragged, Sequences, interleave
 from everlearn.encoders import Tokenizer
 from everlearn.errors import UserError
 from everlearn.examples import Example
@@ -42,16 +42,14 @@ class Ranking(Problem):
 
     def sequences(self, batch: Batch) -> Sequences:
         """Every sentence with every one of its candidates."""
-        pairs = [(row, candidate) for row in range(len(batch)) for candidate in _candidates(batch, row).tolist()]
-        sentences, seconds = batch.tokens, self._seconds
-        tokens = [np.concatenate([sentences[row], seconds.tokens[candidate]]) for row, candidate in pairs]
+        candidates = _candidates(batch)
+        rows = np.repeat(np.arange(len(batch)), candidates.lengths)
+        sentences, seconds = batch.tokens.take(rows), self._seconds
+        tokens = interleave(sentences, seconds.tokens.take(candidates.values))
         if seconds.types is None:
-            return Sequences(Ragged.from_rows(tokens))
-        types = [
-            np.concatenate([np.zeros(sentences.lengths[row], np.uint8), seconds.types[candidate]])
-            for row, candidate in pairs
-        ]
-        return Sequences(Ragged.from_rows(tokens), Ragged.from_rows(types, np.uint8))
+            return Sequences(tokens)
+        first = Ragged(np.zeros(len(sentences.values), np.uint8), sentences.lengths)
+        return Sequences(tokens, interleave(first, seconds.types.take(candidates.values)))
 
     def head(self, width: int) -> nn.Module:
         """One logit a pair."""
@@ -59,8 +57,9 @@ class Ranking(Problem):
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Binary cross-entropy, averaged over all pairs."""
-        right = [_candidates(batch, row) == label for row, label in enumerate(batch.labels)]
-        targets = torch.from_numpy(np.concatenate(right)).to(logits)
+        candidates = _candidates(batch)
+        right = candidates.values == np.repeat(batch.labels, candidates.lengths)
+        targets = torch.from_numpy(right).to(logits)
         return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets)
 
     def rows(self, batch: Batch) -> int:
@@ -69,15 +68,17 @@ class Ranking(Problem):
 
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:
         """The candidate with the largest logit; none where the largest is shared."""
-        counts = batch.targets.lengths - 1
+        candidates = _candidates(batch)
         predicted = np.full(len(batch), UNDECIDED, dtype=np.int64)
-        scores = np.split(logits.squeeze(1).float().cpu().numpy(), np.cumsum(counts)[:-1])
+        scores = np.split(logits.squeeze(1).float().cpu().numpy(), candidates.ends[:-1])
         for row, score in enumerate(scores):
             best = np.flatnonzero(score == score.max())
             if len(best) == 1:
-                predicted[row] = _candidates(batch, row)[best[0]]
+                predicted[row] = candidates[row][best[0]]
         return predicted
 
 
-def _candidates(batch: Batch, row: int) -> Integers:
-    return batch.targets[row][1:]
+def _candidates(batch: Batch) -> Ragged:
+    """A target row without the label in front."""
+    targets = batch.targets
+    return Ragged(targets.values[targets.positions() > 0], targets.lengths - 1)

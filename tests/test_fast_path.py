@@ -1,0 +1,187 @@
+"""The fast path against the plain one: the same features, the same gradients, whatever weights are in place."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+from everlearn.batches import Ragged, Sequences
+from everlearn.encoders import POOLINGS, Encoder, fast_path
+from everlearn.encoders.fast_path import FastPath
+from everlearn.encoders.packing import Shape, pack
+from support import tiny_encoder
+
+CUDA = torch.cuda.is_available()
+# fp32 on the CPU, by masks; on a GPU the kernels that users get, in bf16, at first plainly and then recorded.
+DEVICES = [
+    pytest.param(("cpu", torch.float32, {"rtol": 0, "atol": 1e-5}), id="cpu"),
+    pytest.param(
+        ("cuda", torch.bfloat16, {"rtol": 0.05, "atol": 0.05}),
+        id="cuda",
+        marks=pytest.mark.skipif(not CUDA, reason="needs a GPU"),
+    ),
+]
+
+
+@pytest.fixture(params=DEVICES)
+def encoders(request: pytest.FixtureRequest) -> Callable[..., tuple[Encoder, Encoder, dict[str, float]]]:
+    """Two encoders with the same weights, one plain and one with the fast path, and how close they must come."""
+    device, dtype, tolerance = request.param
+
+    def make(**settings: Any) -> tuple[Encoder, Encoder, dict[str, float]]:
+        plain = tiny_encoder(**settings).to(device)
+        fast = copy.deepcopy(plain)
+        fast.fast_path = FastPath(fast.pooling, 0, dtype)
+        return plain, fast, tolerance
+
+    return make
+
+
+def ragged(lengths: list[int], high: int = 90, seed: int = 0) -> Ragged:
+    rng = np.random.default_rng(seed)
+    return Ragged.from_rows([rng.integers(5, high, size=length) for length in lengths])
+
+
+def sequences(lengths: list[int], seed: int = 0) -> Sequences:
+    tokens = ragged(lengths, seed=seed)
+    types = Ragged(ragged(lengths, high=6, seed=seed).values - 5, tokens.lengths)
+    return Sequences(tokens, types)
+
+
+LENGTHS = [5, 1, 40, 17, 8, 64, 3]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("typed", [True, False])
+def test_features_and_gradients_are_those_of_the_plain_path(encoders, pooling: str, typed: bool):
+    plain, fast, tolerance = encoders(pooling=pooling)
+    for seed in range(3):  # the first time without a recording, then with one
+        given = sequences(LENGTHS, seed) if typed else Sequences(ragged(LENGTHS, seed=seed))
+        expected, found = plain(given), fast(given)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, expected, **tolerance)
+        torch.manual_seed(seed)
+        direction = torch.randn(found.shape).to(found)
+        wanted = torch.autograd.grad((expected * direction).sum(), list(plain.parameters()), materialize_grads=True)
+        got = torch.autograd.grad((found * direction).sum(), list(fast.parameters()), materialize_grads=True)
+        for (name, weight), one, other in zip(plain.named_parameters(), wanted, got, strict=True):
+            assert other.dtype == torch.float32
+            assert other.shape == weight.shape
+            if tolerance["atol"] < 0.01:
+                torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4, msg=name)
+        flat = [torch.cat([part.reshape(-1) for part in parts]) for parts in (wanted, got)]
+        assert float(torch.cosine_similarity(*flat, dim=0)) > 0.99
+        with torch.no_grad():
+            torch.testing.assert_close(fast(given), expected.detach(), **tolerance)
+
+
+def test_what_was_learned_since_is_used(encoders):
+    plain, fast, tolerance = encoders()
+    given = sequences(LENGTHS)
+    for _ in range(3):
+        for used in (plain, fast):
+            with torch.no_grad():
+                for weight in used.parameters():
+                    weight.mul_(1.05)
+        torch.testing.assert_close(fast(given), plain(given), **tolerance)
+
+
+def test_fast_weights_in_place_of_the_encoders_own_are_used_and_get_the_gradient(encoders):
+    plain, fast, tolerance = encoders()
+    given = sequences(LENGTHS)
+    for step in range(4):
+        results = []
+        for used in (plain, fast):
+            weights = {
+                name: (weight.detach() * (1 + 0.1 * step)).requires_grad_() for name, weight in used.named_parameters()
+            }
+            features = functional_call(used, weights, (given,))
+            gradient = torch.autograd.grad(features.square().sum(), list(weights.values()), materialize_grads=True)
+            results.append((features, torch.cat([part.reshape(-1) for part in gradient])))
+        (expected, one), (found, other) = results
+        torch.testing.assert_close(found, expected, **tolerance)
+        assert float(torch.cosine_similarity(one, other, dim=0)) > 0.99
+    # And the encoder's own are back afterwards.
+    torch.testing.assert_close(fast(given), plain(given), **tolerance)
+
+
+def test_a_forward_pass_before_the_last_ones_backward_pass_does_not_disturb_it(encoders):
+    plain, fast, _ = encoders()
+    for _ in range(3):
+        gradients = []
+        for used in (plain, fast):
+            first, second = used(sequences(LENGTHS, seed=1)), used(sequences(LENGTHS, seed=2))
+            loss = first.square().sum() + (second**3).sum()
+            parts = torch.autograd.grad(loss, list(used.parameters()), materialize_grads=True)
+            gradients.append(torch.cat([part.reshape(-1) for part in parts]))
+        assert float(torch.cosine_similarity(*gradients, dim=0)) > 0.99
+
+
+def test_two_gradients_of_the_same_encoder_are_kept_apart(encoders):
+    _, fast, _ = encoders()
+    weights = list(fast.parameters())
+    for _ in range(3):
+        first = torch.autograd.grad(fast(sequences(LENGTHS, seed=1)).sum(), weights, materialize_grads=True)
+        before = [part.clone() for part in first]
+        torch.autograd.grad(fast(sequences(LENGTHS, seed=2)).square().sum(), weights, materialize_grads=True)
+        assert all(torch.equal(part, kept) for part, kept in zip(first, before, strict=True))
+
+
+def test_more_tokens_than_go_through_at_once(encoders, monkeypatch: pytest.MonkeyPatch):
+    plain, fast, tolerance = encoders()
+    monkeypatch.setattr(fast_path, "TOKENS_AT_ONCE", 50)  # less than the longest sequence
+    with torch.no_grad():
+        torch.testing.assert_close(fast(sequences(LENGTHS)), plain(sequences(LENGTHS)), **tolerance)
+
+
+def test_a_copy_computes_with_its_own_weights(encoders):
+    _, fast, _ = encoders()
+    given = sequences(LENGTHS)
+    before = fast(given).detach()
+    clone = copy.deepcopy(fast)
+    with torch.no_grad():
+        for weight in fast.parameters():
+            weight.mul_(1.5)
+    assert torch.equal(clone(given).detach(), before)
+    assert not torch.allclose(fast(given), before)
+
+
+def test_tokens_are_counted_as_on_the_plain_path(encoders):
+    plain, fast, _ = encoders()
+    for used in (plain, fast):
+        features = used(sequences(LENGTHS))
+        features.sum().backward()
+        assert (used.meter.tokens_forward, used.meter.tokens_backward) == (sum(LENGTHS), sum(LENGTHS))
+
+
+# Packing
+
+
+@pytest.mark.parametrize("lengths", [[1], [3, 5], [448] * 3, list(range(1, 100)), [64] * 16, [7] * 300])
+def test_a_rounded_shape_has_room_and_little_to_spare(lengths: list[int]):
+    exact = Shape.of(np.array(lengths))
+    rounded = exact.rounded()
+    assert exact.tokens <= rounded.tokens <= max(1.125 * exact.tokens, exact.tokens + 64)
+    assert rounded.longest >= exact.longest
+    packed = pack(Sequences(ragged(lengths)), rounded, first_position=2)
+    bounds = packed[3 * rounded.tokens :]
+    own = np.diff(bounds)
+    assert own[: len(lengths)].tolist() == lengths
+    # Every token belongs to a sequence, and none is longer than was promised to the kernels.
+    assert bounds[-1] == rounded.tokens
+    assert own.min() >= 0
+    assert own.max() <= rounded.longest
+
+
+def test_packed_tokens_positions_and_types():
+    given = Sequences(Ragged.from_rows([[7, 8, 9], [5]]), Ragged.from_rows([[0, 1, 1], [0]], np.uint8))
+    shape = Shape(tokens=7, sequences=4, longest=3)
+    ids, positions, types = pack(given, shape, first_position=2)[:21].reshape(3, 7)
+    assert ids[:4].tolist() == [7, 8, 9, 5]
+    assert positions.tolist() == [2, 3, 4, 2, 2, 3, 4]
+    assert types.tolist() == [0, 1, 1, 0, 0, 0, 0]
+    assert pack(given, shape, first_position=2)[21:].tolist() == [0, 3, 4, 7, 7]
