@@ -77,6 +77,8 @@ def test_features_and_gradients_are_those_of_the_plain_path(encoders, pooling: s
         assert float(torch.cosine_similarity(*flat, dim=0)) > 0.99
         with torch.no_grad():
             torch.testing.assert_close(fast(given), expected.detach(), **tolerance)
+    passes = fast.fast_path._passes
+    assert len(passes._forward_passes) == len(passes._full_passes) == (found.device.type == "cuda")
 
 
 def test_what_was_learned_since_is_used(encoders):

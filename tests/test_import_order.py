@@ -16,7 +16,7 @@ SOURCE = Path(everlearn.__file__).parent
 # room, and so are the modules of a folder.
 LAYERS: list[list[set[str]]] = [
     [{"errors", "settings", "seeding", "examples"}],
-    [{"batches", "ledger"}],
+    [{"batches", "ledger", "transfer"}],
     [{"streams"}, {"encoders"}, {"checkpoint"}],
     [{"problems"}, {"memory"}],
     [{"episodes"}],
@@ -36,7 +36,7 @@ LEAST = LAYERS[0][0]
 MAY_KNOW: dict[str, set[str]] = {
     "streams": LEAST | {"batches"},
     "checkpoint": {"errors"},
-    "problems": LEAST | {"batches", "encoders"},
+    "problems": LEAST | {"batches", "transfer", "encoders"},
     "memory": {"batches", "ledger", "seeding", "settings", "errors"},
     "episodes": {"memory", "batches", "ledger"},
     "methods": LEAST | {"batches", "ledger", "encoders", "problems", "memory", "episodes"},

@@ -15,6 +15,7 @@ from everlearn.encoders.padding import PIECE_LIMITS, cut_into_pieces, pad
 from everlearn.encoders.tokenizer import Tokenizer
 from everlearn.ledger import Meter
 from everlearn.settings import setting
+from everlearn.transfer import on_device
 
 POOLINGS = ("cls", "mean", "pooler")
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -77,13 +78,14 @@ class Encoder(nn.Module):
             weights = {name: weight.to(self.dtype) for name, weight in self.model.named_parameters()}
         limits = PIECE_LIMITS[self.device.type]
         pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
-        return torch.cat(pieces)[torch.from_numpy(np.argsort(order)).to(self.device)]
+        return torch.cat(pieces)[on_device(np.argsort(order), self.device)]
 
     def _encode(self, weights: dict[str, torch.Tensor], sequences: Sequences, rows: Integers) -> torch.Tensor:
         tokens, mask = pad(sequences.tokens, rows, self.tokenizer.pad_id)
-        inputs = {"input_ids": tokens.to(self.device), "attention_mask": mask.to(self.device)}
+        arrays = {"input_ids": tokens, "attention_mask": mask}
         if sequences.types is not None:
-            inputs["token_type_ids"] = pad(sequences.types, rows, 0)[0].to(self.device)
+            arrays["token_type_ids"] = pad(sequences.types, rows, 0)[0]
+        inputs = {name: on_device(array, self.device) for name, array in arrays.items()}
         output = functional_call(self.model, weights, (), inputs) if weights else self.model(**inputs)
         return self._pool(output, inputs["attention_mask"])
 

@@ -16,9 +16,10 @@ from torch import nn
 from torch._utils import _unflatten_dense_tensors
 
 from everlearn.batches import Sequences
-from everlearn.encoders.graphs import RecordedPass
+from everlearn.encoders.graphs import ForwardPass, FullPass, Recorder
 from everlearn.encoders.packing import Packed, Shape, pack
-from everlearn.encoders.twin import Twin
+from everlearn.encoders.twin import Twin, flat_gradient
+from everlearn.transfer import on_device
 
 TOKENS_AT_ONCE = 65536
 """Most tokens in one pass without gradients; memory grows with it, speed no longer does."""
@@ -87,33 +88,36 @@ class _Passes:
         self.twin = twin
         self._first_position = first_position
         self._device = twin.weights[0].device
-        self._records = self._device.type == "cuda"
-        self._pool = torch.cuda.graph_pool_handle() if self._records else None
-        self._recorded: dict[tuple[Shape, bool], RecordedPass] = {}
-        self._occurred: Counter[tuple[Shape, bool]] = Counter()
         self._gradient: torch.Tensor | None = None
-        """Where recorded backward passes leave the gradient of all weights, laid flat."""
+        self._recorder = Recorder() if self._device.type == "cuda" else None
+        self._forward_passes: dict[Shape, ForwardPass] = {}
+        self._full_passes: dict[Shape, FullPass] = {}
+        self._occurred: Counter[tuple[str, Shape]] = Counter()
         self._pending: Callable[[], _BackwardPass | None] = lambda: None
 
     def forward(self, sequences: Sequences) -> torch.Tensor:
         """Features without a graph."""
         shape = Shape.of(sequences.tokens.lengths)
-        if recorded := self._find(shape.rounded(), sequences, gradients=False):
-            return recorded.forward(self._pack(sequences, shape.rounded()))[: len(sequences)]
+        self._record("forward", self._record_forward, shape.rounded(), sequences)
+        if recorded := self._forward_passes.get(shape.rounded()):
+            return recorded.forward(self._packed(sequences, shape.rounded()))[: len(sequences)]
         return self.twin.features(self._packed(sequences, shape))
 
     def forward_for_backward(self, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
         """Features, and what turns their gradient into that of all weights, laid flat."""
         shape = Shape.of(sequences.tokens.lengths)
+        self._record("full", self._record_full, shape.rounded(), sequences)
+        recorded = self._full_passes.get(shape.rounded())
         # What a recorded pass keeps for its backward pass is overwritten by the next one: they go one at a time.
-        if self._pending() is None and (recorded := self._find(shape.rounded(), sequences, gradients=True)):
-            features = recorded.forward(self._pack(sequences, shape.rounded()))[: len(sequences)]
+        if recorded and self._pending() is None:
+            features = recorded.forward(self._packed(sequences, shape.rounded()))[: len(sequences)]
             backward = _BackwardPass(recorded.backward)
             self._pending = weakref.ref(backward)
             return features, backward
+        weights = self.twin.differentiable_weights()
         with torch.enable_grad():
-            features = self.twin.features(self._packed(sequences, shape))
-        return features.detach(), _BackwardPass(lambda upstream: self.twin.flat_gradient(features, upstream))
+            features = self.twin.features(self._packed(sequences, shape), weights)
+        return features.detach(), _BackwardPass(lambda upstream: flat_gradient(features, weights, upstream))
 
     def unflatten(self, gradient: torch.Tensor) -> Sequence[torch.Tensor]:
         """A flat gradient as one fp32 tensor for each weight."""
@@ -122,33 +126,31 @@ class _Passes:
         parts: Sequence[torch.Tensor] = _unflatten_dense_tensors(own, self.twin.weights)  # type: ignore[no-untyped-call]
         return parts
 
-    def _find(self, shape: Shape, sequences: Sequences, gradients: bool) -> RecordedPass | None:
-        """The recorded pass for this shape; None where it is better, or necessary, to go without."""
-        if not self._records or shape.tokens > LONGEST_RECORDED:
-            return None
-        self._occurred[shape, gradients] += 1
-        if (shape, gradients) not in self._recorded and self._occurred[shape, gradients] > RECORDED_AFTER:
-            self._record(shape, sequences, gradients)
-        return self._recorded.get((shape, gradients))
-
-    def _record(self, shape: Shape, sequences: Sequences, gradients: bool) -> None:
-        if gradients and self._gradient is None:
-            self._gradient = torch.cat([weight.detach().reshape(-1) for weight in self.twin.weights])
-        example = self._packed(sequences, shape)
+    def _record(
+        self, kind: str, record: Callable[[Recorder, Packed], None], shape: Shape, sequences: Sequences
+    ) -> None:
+        """Record a pass over this shape if it keeps occurring, and if this encoder can be recorded."""
+        self._occurred[kind, shape] += 1
+        wanted = self._occurred[kind, shape] == 1 + RECORDED_AFTER and shape.tokens <= LONGEST_RECORDED
+        if self._recorder is None or not wanted:
+            return
         try:
-            recorded = RecordedPass(self.twin, example, self._gradient if gradients else None, self._pool)
+            record(self._recorder, self._packed(sequences, shape))
         except RuntimeError as error:
-            self._records = False
+            self._recorder = None
             _log.warning("this encoder goes on without CUDA graphs (%s)", str(error).splitlines()[0])
-        else:
-            self._recorded[shape, gradients] = recorded
 
-    def _pack(self, sequences: Sequences, shape: Shape) -> torch.Tensor:
-        packed = torch.from_numpy(pack(sequences, shape, self._first_position))
-        return packed.pin_memory() if self._device.type == "cuda" else packed
+    def _record_forward(self, recorder: Recorder, example: Packed) -> None:
+        self._forward_passes[example.shape] = ForwardPass(self.twin, example, recorder)
+
+    def _record_full(self, recorder: Recorder, example: Packed) -> None:
+        # All backward passes leave their gradient in the same place.
+        if self._gradient is None:
+            self._gradient = torch.cat([weight.reshape(-1) for weight in self.twin.weights])
+        self._full_passes[example.shape] = FullPass(self.twin, example, recorder, self._gradient)
 
     def _packed(self, sequences: Sequences, shape: Shape) -> Packed:
-        return Packed(shape, self._pack(sequences, shape).to(self._device, non_blocking=True))
+        return Packed(shape, on_device(pack(sequences, shape, self._first_position), self._device))
 
 
 def _slot(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from everlearn.batches import Integers, Ragged
 
@@ -42,10 +41,10 @@ def cut_into_pieces(order: Integers, lengths: Integers, limits: PieceLimits) -> 
     yield order[start:]
 
 
-def pad(rows: Ragged, indices: Integers, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pad(rows: Ragged, indices: Integers, fill: int) -> tuple[Integers, Integers]:
     """The rows as a rectangle, no wider than the longest of them, and where it is not padding."""
     lengths = rows.lengths[indices]
     padded = np.full((len(indices), int(lengths.max())), fill, dtype=np.int64)
     mask = np.arange(padded.shape[1]) < lengths[:, None]
     padded[mask] = rows.take(indices).values
-    return torch.from_numpy(padded), torch.from_numpy(mask.astype(np.int64))
+    return padded, mask.astype(np.int64)

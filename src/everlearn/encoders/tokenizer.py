@@ -26,11 +26,13 @@ class Tokenizer:
 
     def __call__(self, texts: Sequence[str], room: int = 0) -> Ragged:
         """Token ids of each text, cut so that `room` more tokens fit behind it."""
-        longest = self.max_length - room
-        encoded = self._tokenizer(
-            list(texts), truncation=True, max_length=longest, return_attention_mask=False, verbose=False
-        )
-        return Ragged.from_rows(encoded["input_ids"], self.dtype)
+        # Asked directly, without the masks and types that the wrapper would build and nobody would read.
+        backend = self._tokenizer.backend_tokenizer
+        if backend.padding is not None:
+            backend.no_padding()
+        if backend.truncation is None or backend.truncation["max_length"] != self.max_length - room:
+            backend.enable_truncation(self.max_length - room)
+        return Ragged.from_rows([encoded.ids for encoded in backend.encode_batch_fast(list(texts))], self.dtype)
 
     def second_segments(self, texts: Sequence[str]) -> Sequences:
         """What stands behind a first text when each of these is paired with it: separators, tokens, their types.

@@ -16,11 +16,16 @@ _TARGET = np.dtype(np.int32)
 _SIZE, _POINTER = 2, 8
 
 
-def pack(batch: Batch, row: int, token_dtype: npt.DTypeLike) -> bytes:
-    """One example of a batch as an entry."""
-    target = batch.targets[row].astype(_TARGET)
-    size = len(target).to_bytes(_SIZE, "little")
-    return size + target.tobytes() + batch.tokens[row].astype(token_dtype).tobytes()
+def pack(batch: Batch, token_dtype: npt.DTypeLike) -> Iterator[bytes]:
+    """The examples of a batch as entries."""
+    tokens, targets = batch.tokens.values.astype(token_dtype), batch.targets.values.astype(_TARGET)
+    sizes = batch.targets.lengths.tolist()
+    rows = zip(_cut(targets, batch.targets.lengths), _cut(tokens, batch.tokens.lengths), sizes, strict=True)
+    return (size.to_bytes(_SIZE, "little") + target + text for target, text, size in rows)
+
+
+def _cut(values: Integers, lengths: Integers) -> Iterator[bytes]:
+    return cut(values.tobytes(), lengths * values.itemsize)
 
 
 def unpack(entries: Sequence[bytes], token_dtype: npt.DTypeLike) -> Batch:

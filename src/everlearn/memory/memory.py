@@ -71,10 +71,10 @@ class Memory:
                 self._refresher.note(batch)
             offered = self._writing.random(len(batch)) < self._config.write_probability
             labels = batch.labels
-            for row in np.flatnonzero(offered).tolist():
-                slot = self._policy.place(len(self), int(labels[row]), self._writing)
+            for entry, label, taken in zip(pack(batch, self._token_dtype), labels.tolist(), offered, strict=True):
+                slot = self._policy.place(len(self), label, self._writing) if taken else None
                 if slot is not None:
-                    self._put(slot, pack(batch, row, self._token_dtype))
+                    self._put(slot, entry)
         self._ledger.memory_entries, self._ledger.memory_bytes = len(self), self._bytes
 
     def read(self, size: int) -> Batch:

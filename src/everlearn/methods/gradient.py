@@ -4,7 +4,6 @@ import copy
 from typing import Any
 
 import torch
-from torch.func import functional_call
 
 from everlearn.batches import Batch
 from everlearn.methods.base import Method, MethodConfig, Parts, Predictor
@@ -36,7 +35,7 @@ class GradientMethod(Method):
     def loss(self, network: Network, batch: Batch, weights: Weights | None = None) -> torch.Tensor:
         """The mean loss of a batch, with some of the network's weights replaced by `weights`."""
         sequences = self.problem.sequences(batch)
-        logits = functional_call(network, weights, (sequences,)) if weights else network(sequences)
+        logits = network.logits_at(weights, sequences) if weights else network(sequences)
         return self.problem.loss(logits, batch)
 
     def gradient(

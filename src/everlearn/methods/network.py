@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from everlearn.batches import Batch, Integers, Sequences
 from everlearn.encoders import Encoder
@@ -39,6 +40,16 @@ class Network(nn.Module):
         """Each parameter's name and where its module keeps it: walking through all modules takes long."""
         named = [(name, *name.rpartition(".")) for name, _ in self.named_parameters()]
         return [(name, self.get_submodule(module)._parameters, own) for name, module, _, own in named]
+
+    @cached_property
+    def _ties_weights(self) -> bool:
+        """Whether two modules share a parameter, which makes putting others in its place take longer."""
+        return len(list(self.named_parameters(remove_duplicate=False))) > len(self._places)
+
+    def logits_at(self, weights: Weights, sequences: Sequences) -> torch.Tensor:
+        """Logits with some of the weights replaced."""
+        logits: torch.Tensor = functional_call(self, weights, (sequences,), tie_weights=self._ties_weights)
+        return logits
 
     def trained(self) -> Weights:
         """The parameters that learn."""

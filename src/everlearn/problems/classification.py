@@ -10,6 +10,7 @@ from everlearn.batches import Batch, Integers, Ragged, Sequences
 from everlearn.encoders import Tokenizer
 from everlearn.examples import Example
 from everlearn.problems.base import Problem
+from everlearn.transfer import on_device
 
 
 class Classification(Problem):
@@ -33,8 +34,7 @@ class Classification(Problem):
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Cross-entropy over all classes."""
-        labels = torch.from_numpy(batch.labels.astype("int64")).to(logits.device)
-        return functional.cross_entropy(logits, labels)
+        return functional.cross_entropy(logits, on_device(batch.labels.astype("int64"), logits.device))
 
     def rows(self, batch: Batch) -> int:
         """One an example."""

@@ -16,6 +16,7 @@ from everlearn.encoders import Tokenizer
 from everlearn.errors import UserError
 from everlearn.examples import Example
 from everlearn.problems.base import Problem
+from everlearn.transfer import on_device
 
 SHORTEST_SENTENCE = 3
 """Two tokens are the encoder's own marks, so that three leave room for one."""
@@ -59,7 +60,7 @@ class Ranking(Problem):
         """Binary cross-entropy, averaged over all pairs."""
         candidates = _candidates(batch)
         right = candidates.values == np.repeat(batch.labels, candidates.lengths)
-        targets = torch.from_numpy(right).to(logits)
+        targets = on_device(right, logits.device).to(logits.dtype)
         return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets)
 
     def rows(self, batch: Batch) -> int:

@@ -1,0 +1,13 @@
+"""Arrays to the device that computes on them, without waiting for it."""
+
+from typing import Any
+
+import numpy.typing as npt
+import torch
+
+
+def on_device(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    """The array as a tensor on the device. A GPU takes it when it gets there; the program goes on at once."""
+    tensor = torch.from_numpy(array)
+    # Only from pinned memory can a GPU copy by itself.
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
