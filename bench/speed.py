@@ -168,11 +168,8 @@ class Arms:
         tokens = ledger.tokens_forward + 2 * ledger.tokens_backward
         experiment.stream.close()
         share = figures["examples_per_second"] * tokens / ledger_examples(experiment)
-        parameters = sum(
-            weight.numel()
-            for name, weight in experiment.method.network.encoder.named_parameters()
-            if "embeddings" not in name
-        )
+        weights = experiment.method.network.encoder.named_weights()
+        parameters = sum(weight.numel() for name, weight in weights.items() if "embeddings" not in name)
         # A pass forward costs two operations a weight and token, a pass backward four.
         return {**figures, "tokens_per_second": share, "flops": 2 * parameters * share}
 
@@ -183,7 +180,7 @@ class Arms:
         encoder = load_encoder(EncoderConfig(encoder=self.encoder, precision="fp32", pooling="cls"), self.device)
         arm = Published(
             method,
-            encoder.model,
+            encoder.whole_model(),
             encoder.tokenizer._tokenizer,
             benchmark.labels,
             benchmark.problem == "ranking",
@@ -214,7 +211,7 @@ class Arms:
         rate = self._rate(lambda: len(predictor.predict(batch)))
         encoder = load_encoder(EncoderConfig(encoder=self.encoder, precision="fp32", pooling="cls"), self.device)
         published = Published(
-            "seq", encoder.model, encoder.tokenizer._tokenizer, benchmark.labels, False, PAPER["textcls"]
+            "seq", encoder.whole_model(), encoder.tokenizer._tokenizer, benchmark.labels, False, PAPER["textcls"]
         )
         batches = in_batches(texts, 16)
         other = self._rate(lambda: len(published.predict(next(batches))))

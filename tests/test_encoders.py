@@ -45,6 +45,32 @@ def refusal(name: str, **settings: Any) -> str:
 # Features
 
 
+def test_the_whole_model_gives_what_the_encoder_gives_and_lives_on_its_own(texts: list[str]):
+    used = tiny_encoder(pooling="cls")
+    model = used.whole_model()
+    tokens = torch.from_numpy(used.tokenizer(texts[:1]).values.astype("int64")).unsqueeze(0)
+    features = used(sequences_of(used, texts[:1])).detach()
+    with torch.no_grad():
+        used.weights.zero_()
+    torch.testing.assert_close(model(input_ids=tokens).last_hidden_state[:, 0].detach(), features)
+    assert sum(weight.numel() for weight in model.parameters()) == used.weights.numel()
+
+
+@pytest.mark.parametrize("frozen", ["", "encoder.layer.0", "embeddings"])
+def test_weights_that_do_not_learn_are_kept_apart(frozen: str, texts: list[str]):
+    model = tiny_model()
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(not (frozen and name.startswith(frozen)))
+    kept = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
+    model.pooler = None
+    used, all_learning = tiny_encoder(), tiny_encoder()
+    partly = Encoder(model, used.tokenizer, "mean")
+    assert partly.kept.numel() == kept
+    assert partly.weights.numel() + kept == all_learning.weights.numel()
+    torch.testing.assert_close(partly(sequences_of(used, texts)), all_learning(sequences_of(used, texts)))
+    assert [name for name, _ in partly.named_parameters()] == ["weights"]
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_a_feature_does_not_depend_on_the_rest_of_the_batch(pooling: str, texts: list[str]):
     used = tiny_encoder(pooling=pooling)
@@ -86,7 +112,7 @@ def test_features_and_gradients_are_the_same_in_pieces_and_in_one(
 
     def features_and_gradients() -> tuple[torch.Tensor, list[torch.Tensor], int]:
         calls = []
-        hook = used.model.register_forward_pre_hook(lambda *_: calls.append(1))
+        hook = used.skeleton.model.register_forward_pre_hook(lambda *_: calls.append(1))
         features = used(sequences_of(used, texts))
         hook.remove()
         return features, list(torch.autograd.grad((features * target).sum(), list(used.parameters()))), len(calls)
@@ -252,15 +278,15 @@ def test_a_folder_says_itself_how_it_is_pooled(saved: Path):
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_pooler_that_is_not_used_is_not_trained(pooling: str):
-    assert not any("pooler" in name for name, _ in tiny_encoder(pooling=pooling).named_parameters())
-    assert any("pooler" in name for name, _ in tiny_encoder(pooling="pooler").named_parameters())
+    assert not any("pooler" in name for name in tiny_encoder(pooling=pooling).named_weights())
+    assert any("pooler" in name for name in tiny_encoder(pooling="pooler").named_weights())
 
 
 @pytest.mark.parametrize("by_folder", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_the_dropout_setting_reaches_the_model(by_folder: bool, dropout: float, saved: Path, texts: list[str]):
     used = load(str(saved) if by_folder else "tiny", dropout=dropout).train()
-    layers = [module for module in used.modules() if isinstance(module, nn.Dropout)]
+    layers = [module for module in used.skeleton.model.modules() if isinstance(module, nn.Dropout)]
     assert layers
     assert {layer.p for layer in layers} == {dropout}
     once, again = (used(sequences_of(used, texts)) for _ in range(2))

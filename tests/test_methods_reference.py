@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.func import functional_call
 from torch.nn import functional
 
 from everlearn.batches import Batch
@@ -76,7 +77,10 @@ def pooled_features(encoder: Any, batch: Batch) -> torch.Tensor:
     rows = [torch.from_numpy(batch.tokens[i].astype("int64")) for i in range(len(batch))]
     tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-    states = encoder.model(input_ids=tokens, attention_mask=mask).last_hidden_state
+    output = functional_call(
+        encoder.skeleton.model, encoder.named_weights(), (), {"input_ids": tokens, "attention_mask": mask}
+    )
+    states = output.last_hidden_state
     return torch.stack([states[i, : len(row)].mean(0) for i, row in enumerate(rows)])
 
 

@@ -1,16 +1,17 @@
 """Text to vectors: a Hugging Face encoder with its pooling, which counts the tokens that pass through it."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.func import functional_call
 
 from everlearn.batches import Integers, Sequences
 from everlearn.encoders.fast_path import FastPath
+from everlearn.encoders.flat import Skeleton, put_weights
 from everlearn.encoders.padding import PIECE_LIMITS, cut_into_pieces, pad
 from everlearn.encoders.tokenizer import Tokenizer
 from everlearn.ledger import Meter
@@ -35,15 +36,24 @@ class EncoderConfig:
 class Encoder(nn.Module):
     """Maps token sequences to one fp32 vector each. Its weights are fp32, whatever it computes in."""
 
+    skeleton: Skeleton
+
     def __init__(
         self, model: nn.Module, tokenizer: Tokenizer, pooling: str, dtype: torch.dtype = torch.float32
     ) -> None:
         super().__init__()
-        self.model = model
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.dtype = dtype
         self.width: int = model.config.hidden_size  # type: ignore[union-attr, assignment]
+        skeleton, learned, kept = Skeleton.of(model)
+        # Not a part in PyTorch's sense: its weights are here.
+        self.__dict__["skeleton"] = skeleton
+        self.weights = nn.Parameter(learned)
+        """All weights that learn, end to end."""
+        self.kept: torch.Tensor
+        """Those that never do."""
+        self.register_buffer("kept", kept, persistent=False)
         self.fast_path: FastPath | None = None
         """Set where this encoder and its device allow it."""
         self.meter = Meter()
@@ -52,7 +62,28 @@ class Encoder(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.parameters()).device
+        return self.weights.device
+
+    def named_weights(self) -> dict[str, torch.Tensor]:
+        """The weights by the names that the model has for them."""
+        return self.skeleton.named_weights(self.weights, self.kept)
+
+    def whole_model(self) -> nn.Module:
+        """The transformers model with the weights of this moment, for use without everlearn."""
+        model = copy.deepcopy(self.skeleton.model)
+        put_weights(model, {name: weight.detach().clone() for name, weight in self.named_weights().items()})
+        return model.requires_grad_()
+
+    def train(self, mode: bool = True) -> "Encoder":
+        """Switch the model's dropout too."""
+        self.skeleton.model.train(mode)
+        return super().train(mode)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> "Encoder":
+        """Take the model's buffers along wherever the weights go."""
+        for module in self.skeleton.model.modules():
+            module._buffers.update({name: None if b is None else fn(b) for name, b in module._buffers.items()})
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
 
     def counting_on(self, meter: Meter) -> "Encoder":
         """The same encoder, weights shared, whose work is counted on another meter."""
@@ -64,7 +95,11 @@ class Encoder(nn.Module):
         """One feature vector for each sequence."""
         if not len(sequences):
             return torch.empty(0, self.width, device=self.device)
-        features = self.fast_path(self.model, sequences) if self.fast_path else self.plain(sequences)
+        features = (
+            self.fast_path(self.skeleton, self.weights, self.kept, sequences)
+            if self.fast_path
+            else self.plain(sequences)
+        )
         self._count(int(sequences.tokens.lengths.sum()), features)
         return features
 
@@ -72,10 +107,10 @@ class Encoder(nn.Module):
         """The plain way: sequences of like length go together, so that little is padded."""
         lengths = sequences.tokens.lengths
         order = np.argsort(lengths, kind="stable")
-        weights: dict[str, torch.Tensor] = {}
+        weights = self.named_weights()
         if self.dtype != torch.float32:
-            # Copies in the precision to compute in, made once for all pieces; gradients go back through them.
-            weights = {name: weight.to(self.dtype) for name, weight in self.model.named_parameters()}
+            # Copied once for all pieces; gradients go back through the copies.
+            weights = self.skeleton.named_weights(self.weights.to(self.dtype), self.kept.to(self.dtype))
         limits = PIECE_LIMITS[self.device.type]
         pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
         return torch.cat(pieces)[on_device(np.argsort(order), self.device)]
@@ -86,12 +121,12 @@ class Encoder(nn.Module):
         if sequences.types is not None:
             arrays["token_type_ids"] = pad(sequences.types, rows, 0)[0]
         inputs = {name: on_device(array, self.device) for name, array in arrays.items()}
-        output = functional_call(self.model, weights, (), inputs) if weights else self.model(**inputs)
+        output = self.skeleton(weights, **inputs)
         return self._pool(output, inputs["attention_mask"])
 
     def _pool(self, output: Any, mask: torch.Tensor) -> torch.Tensor:
         states: torch.Tensor = output.pooler_output if self.pooling == "pooler" else output.last_hidden_state
-        states = states.to(next(self.parameters()).dtype)
+        states = states.to(self.weights.dtype)
         if self.pooling == "pooler":
             return states
         if self.pooling == "cls":

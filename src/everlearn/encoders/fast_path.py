@@ -7,18 +7,17 @@ optimisers need not know of it. Results equal those of the plain way up to round
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-from torch._utils import _unflatten_dense_tensors
 
 from everlearn.batches import Sequences
+from everlearn.encoders.flat import Skeleton
 from everlearn.encoders.graphs import ForwardPass, FullPass, Recorder
 from everlearn.encoders.packing import Packed, Shape, pack
-from everlearn.encoders.twin import Twin, flat_gradient
+from everlearn.encoders.twin import Twin
 from everlearn.transfer import on_device
 
 TOKENS_AT_ONCE = 65536
@@ -44,34 +43,34 @@ class FastPath:
         """A copy of an encoder gets a twin and recordings of its own."""
         return FastPath(self._pooling, self._first_position, self._dtype)
 
-    def __call__(self, model: nn.Module, sequences: Sequences) -> torch.Tensor:
-        """One feature vector for each sequence, differentiable in the weights the model has at this moment."""
+    def __call__(
+        self, skeleton: Skeleton, learned: torch.Tensor, kept: torch.Tensor, sequences: Sequences
+    ) -> torch.Tensor:
+        """One feature vector for each sequence, differentiable in the weights that learn."""
         if self._passes is None:
-            self._passes = _Passes(Twin(model, self._pooling, self._dtype), self._first_position)
-            self._slots = [_slot(model, name) for name, _ in model.named_parameters()]
-        weights = [parameters[name] for parameters, name in self._slots]
-        self._passes.twin.take_over(weights)
-        if torch.is_grad_enabled() and any(weight.requires_grad for weight in weights):
-            features: torch.Tensor = _Features.apply(self._passes, sequences, *weights)  # type: ignore[no-untyped-call]
+            twin = Twin(skeleton, learned, kept, self._pooling, self._dtype)
+            self._passes = _Passes(twin, self._first_position)
+        if torch.is_grad_enabled() and learned.requires_grad:
+            features: torch.Tensor = _Features.apply(self._passes, sequences, learned)  # type: ignore[no-untyped-call]
             return features
         with torch.no_grad():
-            return torch.cat([self._passes.forward(piece) for piece in _pieces(sequences)])
+            return torch.cat(list(self._passes.forward(learned, sequences)))
 
 
 class _Features(torch.autograd.Function):
     """The twin's features as a function of the encoder's weights."""
 
     @staticmethod
-    def forward(ctx: Any, passes: "_Passes", sequences: Sequences, *weights: torch.Tensor) -> torch.Tensor:
-        ctx.passes = passes
-        features, ctx.backward_pass = passes.forward_for_backward(sequences)
+    def forward(ctx: Any, passes: "_Passes", sequences: Sequences, learned: torch.Tensor) -> torch.Tensor:
+        features, ctx.backward_pass = passes.forward_for_backward(learned, sequences)
         return features
 
     @staticmethod
     def backward(ctx: Any, upstream: torch.Tensor) -> Any:
-        gradient = ctx.backward_pass.run(upstream)
+        # A copy even where it is fp32 already: the next backward pass writes where this one did.
+        gradient = ctx.backward_pass.run(upstream).to(torch.float32, copy=True)
         ctx.backward_pass = None
-        return None, None, *ctx.passes.unflatten(gradient)
+        return None, None, gradient
 
 
 class _BackwardPass:
@@ -87,44 +86,45 @@ class _Passes:
     def __init__(self, twin: Twin, first_position: int) -> None:
         self.twin = twin
         self._first_position = first_position
-        self._device = twin.weights[0].device
+        self._device = twin.learned.device
         self._gradient: torch.Tensor | None = None
         self._recorder = Recorder() if self._device.type == "cuda" else None
         self._forward_passes: dict[Shape, ForwardPass] = {}
         self._full_passes: dict[Shape, FullPass] = {}
         self._occurred: Counter[tuple[str, Shape]] = Counter()
         self._pending: Callable[[], _BackwardPass | None] = lambda: None
+        """A recorded pass that may still be gone back through: until then its weights and what it left stay as is."""
 
-    def forward(self, sequences: Sequences) -> torch.Tensor:
-        """Features without a graph."""
-        shape = Shape.of(sequences.tokens.lengths)
-        self._record("forward", self._record_forward, shape.rounded(), sequences)
-        if recorded := self._forward_passes.get(shape.rounded()):
-            return recorded.forward(self._packed(sequences, shape.rounded()))[: len(sequences)]
-        return self.twin.features(self._packed(sequences, shape))
+    def forward(self, learned: torch.Tensor, sequences: Sequences) -> Iterator[torch.Tensor]:
+        """Features without a graph, piece by piece."""
+        free = self._pending() is None
+        weights = None if free else learned.to(self.twin.learned.dtype)
+        if free:
+            self.twin.take_over(learned)
+        for piece in _pieces(sequences):
+            shape = Shape.of(piece.tokens.lengths)
+            self._record("forward", self._record_forward, shape.rounded(), piece)
+            recorded = self._forward_passes.get(shape.rounded())
+            if recorded and free:
+                yield recorded.forward(self._packed(piece, shape.rounded()))[: len(piece)]
+            else:
+                yield self.twin.features(self._packed(piece, shape), weights)
 
-    def forward_for_backward(self, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
-        """Features, and what turns their gradient into that of all weights, laid flat."""
+    def forward_for_backward(self, learned: torch.Tensor, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
+        """Features, and what turns their gradient into that of the weights."""
         shape = Shape.of(sequences.tokens.lengths)
         self._record("full", self._record_full, shape.rounded(), sequences)
         recorded = self._full_passes.get(shape.rounded())
-        # What a recorded pass keeps for its backward pass is overwritten by the next one: they go one at a time.
         if recorded and self._pending() is None:
+            self.twin.take_over(learned)
             features = recorded.forward(self._packed(sequences, shape.rounded()))[: len(sequences)]
             backward = _BackwardPass(recorded.backward)
             self._pending = weakref.ref(backward)
             return features, backward
-        weights = self.twin.differentiable_weights()
+        weights = learned.detach().to(self.twin.learned.dtype, copy=True).requires_grad_()
         with torch.enable_grad():
             features = self.twin.features(self._packed(sequences, shape), weights)
-        return features.detach(), _BackwardPass(lambda upstream: flat_gradient(features, weights, upstream))
-
-    def unflatten(self, gradient: torch.Tensor) -> Sequence[torch.Tensor]:
-        """A flat gradient as one fp32 tensor for each weight."""
-        # A copy even where it is fp32 already: the next backward pass writes where this one did.
-        own = gradient.to(torch.float32, copy=True)
-        parts: Sequence[torch.Tensor] = _unflatten_dense_tensors(own, self.twin.weights)  # type: ignore[no-untyped-call]
-        return parts
+        return features.detach(), _BackwardPass(lambda upstream: torch.autograd.grad(features, weights, upstream)[0])
 
     def _record(
         self, kind: str, record: Callable[[Recorder, Packed], None], shape: Shape, sequences: Sequences
@@ -146,17 +146,11 @@ class _Passes:
     def _record_full(self, recorder: Recorder, example: Packed) -> None:
         # All backward passes leave their gradient in the same place.
         if self._gradient is None:
-            self._gradient = torch.cat([weight.reshape(-1) for weight in self.twin.weights])
+            self._gradient = torch.empty_like(self.twin.learned)
         self._full_passes[example.shape] = FullPass(self.twin, example, recorder, self._gradient)
 
     def _packed(self, sequences: Sequences, shape: Shape) -> Packed:
         return Packed(shape, on_device(pack(sequences, shape, self._first_position), self._device))
-
-
-def _slot(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:
-    """Where a module keeps a parameter: what stands there changes while fast weights take its place."""
-    path, _, own = name.rpartition(".")
-    return model.get_submodule(path)._parameters, own
 
 
 def _pieces(sequences: Sequences) -> Iterator[Sequences]:

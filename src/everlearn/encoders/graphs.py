@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from everlearn.encoders.packing import Packed
-from everlearn.encoders.twin import Twin, flat_gradient
+from everlearn.encoders.twin import Twin
 
 
 class Recorder:
@@ -33,7 +33,7 @@ class Recorder:
 class ForwardPass:
     """The forward pass over one shape."""
 
-    def __init__(self, twin: Twin, example: Packed, recorder: Recorder, weights: list[torch.Tensor] | None = None):
+    def __init__(self, twin: Twin, example: Packed, recorder: Recorder, weights: torch.Tensor | None = None) -> None:
         self._inputs = example
         with torch.set_grad_enabled(weights is not None):
             self._forward, self._features = recorder.record(lambda: twin.features(example, weights))
@@ -49,15 +49,17 @@ class FullPass(ForwardPass):
     """The forward pass and the backward pass that belongs to it; the next forward pass overwrites what it needs."""
 
     def __init__(self, twin: Twin, example: Packed, recorder: Recorder, gradient: torch.Tensor) -> None:
-        """The backward pass leaves the gradient of all weights, laid flat, in `gradient`."""
+        """The backward pass leaves the gradient of the weights in `gradient`."""
         weights = twin.differentiable_weights()
         super().__init__(twin, example, recorder, weights)
         self._upstream = torch.zeros_like(self._features)
         features, upstream = self._features, self._upstream
-        self._backward, self._gradient = recorder.record(lambda: flat_gradient(features, weights, upstream, gradient))
+        self._backward, self._gradient = recorder.record(
+            lambda: gradient.copy_(torch.autograd.grad(features, weights, upstream)[0])
+        )
 
     def backward(self, upstream: torch.Tensor) -> torch.Tensor:
-        """The gradient of all weights, laid flat."""
+        """The gradient of the weights."""
         self._upstream[: len(upstream)] = upstream
         self._upstream[len(upstream) :] = 0
         self._backward.replay()

@@ -90,10 +90,11 @@ def resolve_precision(precision: str, device: torch.device) -> str:
 @torch.no_grad()
 def _working_fast_path(encoder: Encoder) -> FastPath | None:
     """The fast path if this encoder can go it, which is tried out: models differ in what they pass on and ignore."""
-    path = FastPath(encoder.pooling, _first_position(encoder.model), encoder.dtype)
+    path = FastPath(encoder.pooling, _first_position(encoder.skeleton.model), encoder.dtype)
     tried = Sequences(encoder.tokenizer(["a text to try it with", "and another one, which is a little longer"]))
     try:
-        agreement = cosine_similarity(path(encoder.model, tried), encoder.plain(tried)).min().item()
+        fast = path(encoder.skeleton, encoder.weights, encoder.kept, tried)
+        agreement = cosine_similarity(fast, encoder.plain(tried)).min().item()
         problem = f"results differ, cosine {agreement:.3f}" if agreement < SAME_FEATURES else None
     except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
         problem = _first_line(error)

@@ -28,14 +28,15 @@ class Shape:
         return cls(int(lengths.sum()), len(lengths), int(lengths.max()))
 
     def rounded(self) -> "Shape":
-        """A little more room, so that few different shapes occur: at most a sixteenth of the tokens is added.
+        """A little more room, so that few different shapes occur: at most an eighth of the tokens is added.
 
         >>> Shape(tokens=1750, sequences=16, longest=300).rounded()
         Shape(tokens=1792, sequences=32, longest=512)
         """
-        step = max(64, 2 ** int(math.log2(self.tokens)) // 16)
+        step = max(64, 2 ** int(math.log2(self.tokens)) // 8)
         tokens = -(-self.tokens // step) * step
-        longest = 2 ** math.ceil(math.log2(max(self.longest, 64)))
+        # Kernels only take it for the most they may expect: two steps are enough.
+        longest = 128 if self.longest <= 128 else max(512, 2 ** math.ceil(math.log2(self.longest)))
         # Tokens that are left over are given to sequences of their own, behind the real ones.
         needed = self.sequences + -(-(tokens - self.tokens) // longest)
         return Shape(tokens, 2 ** math.ceil(math.log2(max(needed, 16))), longest)

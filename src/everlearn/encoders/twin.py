@@ -2,13 +2,13 @@
 
 import copy
 import inspect
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.func import functional_call
 
+from everlearn.encoders.flat import Skeleton, put_weights
 from everlearn.encoders.packing import ATTENTION, Packed, packed_attention
 
 
@@ -49,42 +49,24 @@ class PackedEncoder(nn.Module):
 class Twin:
     """Computes the features of packed sequences with weights that it is given."""
 
-    def __init__(self, model: nn.Module, pooling: str, dtype: torch.dtype = torch.bfloat16) -> None:
-        self._encoder = PackedEncoder(copy.deepcopy(model).to(dtype).requires_grad_(False).eval(), pooling)
-        self._names = [name for name, _ in self._encoder.named_parameters()]
-        self.weights: list[torch.Tensor] = list(self._encoder.parameters())
-        self._copied: list[tuple[torch.Tensor, int]] = []
+    def __init__(self, skeleton: Skeleton, learned: torch.Tensor, kept: torch.Tensor, pooling: str, dtype: torch.dtype):
+        self.learned, self._kept = (vector.detach().to(dtype, copy=True) for vector in (learned, kept))
+        self._skeleton = copy.deepcopy(skeleton)
+        put_weights(self._skeleton.model, self._skeleton.named_weights(self.learned, self._kept))
+        self._encoder = PackedEncoder(self._skeleton.model.eval(), pooling)
 
     @torch.no_grad()
-    def take_over(self, weights: Sequence[torch.Tensor]) -> None:
+    def take_over(self, learned: torch.Tensor) -> None:
         """Compute with these weights from now on."""
-        # A parameter that is the same object at the same version has not changed; other tensors may come and go.
-        lasting = all(isinstance(weight, nn.Parameter) for weight in weights)
-        current = [(weight, weight._version) for weight in weights] if lasting else []
-        if not current or not self._has(current):
-            torch._foreach_copy_(self.weights, list(weights))
-        self._copied = current
+        self.learned.copy_(learned)
 
-    def _has(self, current: list[tuple[torch.Tensor, int]]) -> bool:
-        if len(current) != len(self._copied):
-            return False
-        pairs = zip(current, self._copied, strict=True)
-        return all(now is then and version == copied for (now, version), (then, copied) in pairs)
-
-    def features(self, packed: Packed, weights: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
-        """One fp32 feature vector for each sequence, differentiable in `weights` where they are given."""
-        named = dict(zip(self._names, weights, strict=True)) if weights else {}
-        features: torch.Tensor = functional_call(self._encoder, named, (packed,))
+    def features(self, packed: Packed, learned: torch.Tensor | None = None) -> torch.Tensor:
+        """One fp32 feature vector for each sequence, differentiable in `learned` where it is given."""
+        named = self._skeleton.named_weights(learned, self._kept) if learned is not None else {}
+        weights = {f"model.{name}": weight for name, weight in named.items()}
+        features: torch.Tensor = functional_call(self._encoder, weights, (packed,))
         return features
 
-    def differentiable_weights(self) -> list[torch.Tensor]:
-        """The weights, in the same place, as the start of a graph of their own."""
-        return [weight.detach().requires_grad_() for weight in self.weights]
-
-
-def flat_gradient(
-    features: torch.Tensor, weights: Sequence[torch.Tensor], upstream: torch.Tensor, out: torch.Tensor | None = None
-) -> torch.Tensor:
-    """The gradient of all weights, laid flat, from that of the features."""
-    found = torch.autograd.grad(features, weights, upstream, materialize_grads=True)
-    return torch.cat([part.reshape(-1) for part in found], out=out)
+    def differentiable_weights(self) -> torch.Tensor:
+        """The weights that learn, in the same place, as the start of a graph of their own."""
+        return self.learned.detach().requires_grad_()

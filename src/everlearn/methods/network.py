@@ -1,8 +1,5 @@
 """The network every gradient method trains, an encoder under a head, and the predictor made from it."""
 
-from functools import cached_property
-from typing import Any
-
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -35,26 +32,14 @@ class Network(nn.Module):
         logits: torch.Tensor = self.head(self.features(sequences))
         return logits
 
-    @cached_property
-    def _places(self) -> list[tuple[str, dict[str, Any], str]]:
-        """Each parameter's name and where its module keeps it: walking through all modules takes long."""
-        named = [(name, *name.rpartition(".")) for name, _ in self.named_parameters()]
-        return [(name, self.get_submodule(module)._parameters, own) for name, module, _, own in named]
-
-    @cached_property
-    def _ties_weights(self) -> bool:
-        """Whether two modules share a parameter, which makes putting others in its place take longer."""
-        return len(list(self.named_parameters(remove_duplicate=False))) > len(self._places)
-
     def logits_at(self, weights: Weights, sequences: Sequences) -> torch.Tensor:
         """Logits with some of the weights replaced."""
-        logits: torch.Tensor = functional_call(self, weights, (sequences,), tie_weights=self._ties_weights)
+        logits: torch.Tensor = functional_call(self, weights, (sequences,))
         return logits
 
     def trained(self) -> Weights:
         """The parameters that learn."""
-        current = ((name, parameters[own]) for name, parameters, own in self._places)
-        return {name: weight for name, weight in current if weight.requires_grad}
+        return {name: weight for name, weight in self.named_parameters() if weight.requires_grad}
 
     def count_on(self, meter: Meter) -> None:
         """Count the work of every encoder in here on this meter."""

@@ -1,0 +1,75 @@
+"""A model's weights as one vector: what handles them takes one step instead of one for each of a hundred tensors."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which weights lie in a vector, end to end.
+
+    >>> layout = Layout.of({"weight": torch.eye(2), "bias": torch.ones(2)})
+    >>> layout.views(torch.arange(6.0))["bias"]
+    tensor([4., 5.])
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+
+    @classmethod
+    def of(cls, weights: Mapping[str, torch.Tensor]) -> "Layout":
+        """The layout of these weights."""
+        return cls(tuple(weights), tuple(weight.shape for weight in weights.values()))
+
+    def views(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The weights in a vector, by name; gradients go back through this in one piece."""
+        parts = torch.split(vector, [shape.numel() for shape in self.shapes]) if self.shapes else ()
+        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+
+class Skeleton:
+    """A model without its weights, which it is handed whenever it computes."""
+
+    def __init__(self, model: nn.Module, learned: Layout, kept: Layout, ties: bool) -> None:
+        self.model = model
+        self._learned, self._kept = learned, kept
+        self._ties = ties
+        """Whether the model uses some weight in two places, which makes handing it over take longer."""
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "tuple[Skeleton, torch.Tensor, torch.Tensor]":
+        """Take a model's weights out: the skeleton, a vector of those that learn, a vector of those that are kept."""
+        named = dict(model.named_parameters())
+        learned = {name: weight for name, weight in named.items() if weight.requires_grad}
+        kept = {name: weight for name, weight in named.items() if not weight.requires_grad}
+        ties = len(list(model.named_parameters(remove_duplicate=False))) > len(named)
+        put_weights(model, {name: weight.detach().to("meta") for name, weight in named.items()})
+        skeleton = cls(model, Layout.of(learned), Layout.of(kept), ties)
+        return skeleton, _flatten(learned.values()), _flatten(kept.values())
+
+    def named_weights(self, learned: torch.Tensor, kept: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The weights in two such vectors, by the model's own names."""
+        return {**self._learned.views(learned), **self._kept.views(kept)}
+
+    def __call__(self, weights: Mapping[str, torch.Tensor], **inputs: Any) -> Any:
+        """The model's output with these weights."""
+        return functional_call(self.model, dict(weights), (), inputs, tie_weights=self._ties)
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    """Let these tensors be the model's weights from now on, in all the places where it uses them."""
+    instead = {id(old): nn.Parameter(weights[name], requires_grad=False) for name, old in model.named_parameters()}
+    for module in model.modules():
+        for name, old in module._parameters.items():
+            if old is not None:
+                module._parameters[name] = instead[id(old)]
+
+
+def _flatten(weights: Iterable[torch.Tensor]) -> torch.Tensor:
+    parts = [weight.detach().reshape(-1) for weight in weights]
+    return torch.cat(parts) if parts else torch.empty(0)
