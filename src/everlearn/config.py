@@ -116,11 +116,11 @@ class Config:
 
 _POSITIVE = {
     "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
-    "eval_every", "eval_sample", "log_every",
+    "eval_every", "eval_sample", "log_every", "ridge_penalty", "random_features",
 }  # fmt: skip
 # Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
 _LEAST = {"seed": 0, "checkpoint_every": 0, "max_length": 3}
-_SHARES = {"replay_rate", "write_probability", "dropout"}
+_SHARES = {"replay_rate", "write_probability", "dropout", "shrinkage"}
 _CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "split": ("test", "validation"),
@@ -129,12 +129,14 @@ _CHOICES = {
 
 
 def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
-    """Every setting with the title of its section."""
+    """Every setting with the title of its section; what a section inherits comes last, under a title of its own."""
     for section in dataclasses.fields(Config):
         assert isinstance(section.type, type)
-        title = (section.type.__doc__ or "").partition(".")[0]
-        for declared in dataclasses.fields(section.type):
-            yield title, declared
+        declared = {setting.name: setting for setting in dataclasses.fields(section.type)}
+        for owner in section.type.__mro__:
+            title = (owner.__doc__ or "").partition(".")[0]
+            for name in vars(owner).get("__annotations__", {}):
+                yield title, declared[name]
 
 
 def read_config(path: Path) -> dict[str, Any]:

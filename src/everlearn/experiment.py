@@ -114,7 +114,7 @@ def benchmark_for(config: Config) -> Benchmark:
 def _problem(benchmark: Benchmark, tokenizer: Tokenizer) -> Problem:
     if benchmark.problem == "ranking":
         return Ranking(benchmark.labels, tokenizer)
-    return Classification(len(benchmark.labels))
+    return Classification(len(benchmark.labels), benchmark.labels)
 
 
 def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None:

@@ -6,11 +6,23 @@ from everlearn.methods.anml_er import ANMLER
 from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.maml_er import MAMLER
 from everlearn.methods.mtl import MTL
+from everlearn.methods.ncm import NCM
 from everlearn.methods.oml_er import OMLER
+from everlearn.methods.ranpac import RanPAC
 from everlearn.methods.replay import Replay
+from everlearn.methods.ridge import Ridge
 from everlearn.methods.seq import Seq
+from everlearn.methods.slda import SLDA
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Seq, Replay, AGEM, MAMLER, OMLER, ANMLER, MTL)}
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        *(Seq, Replay, AGEM),
+        *(MAMLER, OMLER, ANMLER),
+        *(NCM, SLDA, Ridge, RanPAC),
+        MTL,
+    )
+}
 
 
 def find_method(name: str) -> type[Method]:

@@ -38,6 +38,7 @@ class Replay(SparseReplay):
 
     name = "replay"
     summary = "sequential fine-tuning with one step on a memory sample after every R_I examples"
+    family = "replay"
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch, remember it, and step on old examples when it is time."""

@@ -4,9 +4,10 @@ Paper, section 5.2, relation extraction: pairs joined by the encoder's separator
 cross-entropy over all pairs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -27,6 +28,7 @@ class Ranking(Problem):
     """Choose among an example's candidates. A target row holds the label and, behind it, all candidates."""
 
     def __init__(self, names: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.label_names = names
         self._seconds = tokenizer.second_segments(names)
         self.room = int(self._seconds.tokens.lengths.max())
         if tokenizer.max_length - self.room < SHORTEST_SENTENCE:
@@ -57,15 +59,30 @@ class Ranking(Problem):
         """One logit a pair."""
         return nn.Linear(width, 1)
 
-    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Binary cross-entropy, averaged over all pairs."""
-        right = [_candidates(batch, row) == label for row, label in enumerate(batch.labels)]
-        targets = torch.from_numpy(np.concatenate(right)).to(logits)
-        return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets)
+    def loss(self, logits: torch.Tensor, batch: Batch, among: Collection[int] | None = None) -> torch.Tensor:
+        """Binary cross-entropy, averaged over all pairs, or over those whose candidate takes part."""
+        losses = _pair_losses(logits, batch)
+        if among is not None:
+            candidates = np.concatenate(self.choices(batch))
+            losses = losses[torch.from_numpy(np.isin(candidates, list(among))).to(losses.device)]
+        return losses.mean()
 
-    def rows(self, batch: Batch) -> int:
+    def losses(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The mean over each example's pairs."""
+        counts = torch.from_numpy(self.row_counts(batch)).to(logits.device)
+        owners = torch.repeat_interleave(torch.arange(len(batch), device=logits.device), counts)
+        sums = torch.zeros(len(batch), dtype=logits.dtype, device=logits.device)
+        return sums.index_add(0, owners, _pair_losses(logits, batch)) / counts
+
+    def row_counts(self, batch: Batch) -> Integers:
         """One a pair."""
-        return len(batch.targets.values) - len(batch)
+        return batch.targets.lengths - 1
+
+    def right_rows(self, batch: Batch) -> Integers:
+        """The pair with the label."""
+        starts = np.cumsum(self.row_counts(batch)) - self.row_counts(batch)
+        places = [int(np.flatnonzero(right)[0]) for right in _right(batch)]
+        return starts + np.array(places, dtype=np.int64)
 
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:
         """The candidate with the largest logit; none where the largest is shared."""
@@ -78,6 +95,31 @@ class Ranking(Problem):
                 predicted[row] = _candidates(batch, row)[best[0]]
         return predicted
 
+    def texts(self, batch: Batch) -> Sequences:
+        """The sentences without their candidates."""
+        return Sequences(batch.tokens)
+
+    def choices(self, batch: Batch) -> list[Integers]:
+        """The candidates."""
+        return [_candidates(batch, row) for row in range(len(batch))]
+
+    def choose(self, scores: torch.Tensor, batch: Batch) -> Integers:
+        """The candidate with the largest score; none where the largest is shared."""
+        rows = np.repeat(np.arange(len(batch)), self.row_counts(batch))
+        candidates = np.concatenate(self.choices(batch)).astype(np.int64)
+        own = scores[torch.from_numpy(rows).to(scores.device), torch.from_numpy(candidates).to(scores.device)]
+        return self.predict(own.unsqueeze(1), batch)
+
 
 def _candidates(batch: Batch, row: int) -> Integers:
     return batch.targets[row][1:]
+
+
+def _right(batch: Batch) -> list[npt.NDArray[np.bool_]]:
+    """For each example which of its candidates is the label."""
+    return [_candidates(batch, row) == label for row, label in enumerate(batch.labels)]
+
+
+def _pair_losses(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    targets = torch.from_numpy(np.concatenate(_right(batch))).to(logits)
+    return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets, reduction="none")
