@@ -1,7 +1,8 @@
-"""How an example lies in memory: one `bytes` object that holds its target's size, its target and its token ids.
+"""How an example lies in memory: one `bytes` object that holds its target, a note and its token ids.
 
-That costs about 40 bytes beside the data, lets an entry be replaced by one of any length, and makes a read take only
-as long as the sample.
+A note is a row of numbers that a method wants to find beside the example, such as what it once answered; most write
+none. That costs about 40 bytes beside the data, lets an entry be replaced by one of any length, and makes a read take
+only as long as the sample.
 """
 
 import sys
@@ -10,28 +11,50 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from everlearn.batches import Batch, Integers, Ragged
+from everlearn.batches import Batch, Floats, Integers, Ragged
 
-_TARGET = np.dtype(np.int32)
+_TARGET, _NOTE = np.dtype(np.int32), np.dtype(np.float32)
 _SIZE, _POINTER = 2, 8
+_HEADER = 2 * _SIZE
 
 
-def pack(batch: Batch, row: int, token_dtype: npt.DTypeLike) -> bytes:
+def pack(batch: Batch, row: int, token_dtype: npt.DTypeLike, note: Floats | None = None) -> bytes:
     """One example of a batch as an entry."""
     target = batch.targets[row].astype(_TARGET)
-    size = len(target).to_bytes(_SIZE, "little")
-    return size + target.tobytes() + batch.tokens[row].astype(token_dtype).tobytes()
+    noted = np.empty(0, _NOTE) if note is None else note.astype(_NOTE)
+    sizes = len(target).to_bytes(_SIZE, "little") + len(noted).to_bytes(_SIZE, "little")
+    return sizes + target.tobytes() + noted.tobytes() + batch.tokens[row].astype(token_dtype).tobytes()
 
 
 def unpack(entries: Sequence[bytes], token_dtype: npt.DTypeLike) -> Batch:
     """Entries as a batch."""
     tokens, targets = [], []
     for entry in entries:
-        size = int.from_bytes(entry[:_SIZE], "little")
-        start = _SIZE + size * _TARGET.itemsize
-        targets.append(np.frombuffer(entry, _TARGET, count=size, offset=_SIZE))
+        size, noted = _sizes(entry)
+        start = _HEADER + size * _TARGET.itemsize + noted * _NOTE.itemsize
+        targets.append(np.frombuffer(entry, _TARGET, count=size, offset=_HEADER))
         tokens.append(np.frombuffer(entry, token_dtype, offset=start))
     return Batch(Ragged.from_rows(tokens, token_dtype), Ragged.from_rows(targets, _TARGET))
+
+
+def labels(entries: Sequence[bytes]) -> Integers:
+    """The label of each entry."""
+    found = (int.from_bytes(entry[_HEADER : _HEADER + _TARGET.itemsize], "little", signed=True) for entry in entries)
+    return np.fromiter(found, dtype=np.int64, count=len(entries))
+
+
+def notes(entries: Sequence[bytes]) -> list[Floats]:
+    """The note of each entry."""
+    found = []
+    for entry in entries:
+        size, noted = _sizes(entry)
+        found.append(np.frombuffer(entry, _NOTE, count=noted, offset=_HEADER + size * _TARGET.itemsize))
+    return found
+
+
+def _sizes(entry: bytes) -> tuple[int, int]:
+    """How many numbers the target and the note have."""
+    return int.from_bytes(entry[:_SIZE], "little"), int.from_bytes(entry[_SIZE:_HEADER], "little")
 
 
 def footprint(entry: bytes) -> int:

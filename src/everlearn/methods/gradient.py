@@ -7,6 +7,7 @@ import torch
 from torch.func import functional_call
 
 from everlearn.batches import Batch
+from everlearn.memory import Judgement
 from everlearn.methods.base import Method, MethodConfig, Parts, Predictor
 from everlearn.methods.network import Network, NetworkPredictor, Weights
 
@@ -24,6 +25,7 @@ class GradientMethod(Method):
         trained = self.network.trained()
         self.ledger.parameters_trained = sum(weight.numel() for weight in trained.values())
         self.optimiser = self._build_optimiser(trained)
+        self.memory.judge = self.judge
 
     def build_network(self, parts: Parts) -> Network:
         """The network of the paper: the encoder and one linear head."""
@@ -63,6 +65,16 @@ class GradientMethod(Method):
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.ledger.train.optimiser_steps += 1
+
+    @torch.no_grad()
+    def judge(self, batch: Batch) -> Judgement:
+        """What the slow weights make of a batch, for memory policies that ask."""
+        self.network.eval()
+        parts = [self.network(self.problem.sequences(part)) for part in batch.split(self.config.micro_batch)]
+        self.network.train()
+        logits = torch.cat(parts)
+        losses = self.problem.losses(logits, batch).float().cpu().numpy()
+        return Judgement(losses, self.problem.predict(logits, batch) == batch.labels)
 
     def copy_for_testing(self) -> Network:
         """A network of its own for a predictor, whose work counts as test time."""
