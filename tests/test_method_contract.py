@@ -132,6 +132,7 @@ META = {
     "test_reads": 8,
     "test_inner_steps": 2,
 }
+WITHOUT_REPLAY = {**META, "optimiser_steps": 4, "inner_steps": 4 * 2, "replays": 0, "reads": 0}
 EXPECTED = {
     "seq": Expected(12, learns_with={"lr": 3e-3}),
     "mtl": Expected(12, learns_with={"lr": 3e-3}),
@@ -140,6 +141,17 @@ EXPECTED = {
     "maml-er": Expected(**META, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
     "oml-er": Expected(**META, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
     "anml-er": Expected(**META, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
+    # Without replay every episode takes three batches.
+    "oml": Expected(**WITHOUT_REPLAY, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
+    "anml": Expected(**WITHOUT_REPLAY, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
+    "oml-er-plastic": Expected(**META, learns_with={"meta_lr": 5e-3}),
+    "er-ace": Expected(12 + 3, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
+    "der++": Expected(12 + 3, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
+    "a-gem-cached": Expected(12, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
+    "gem": Expected(12, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
+    "ewc": Expected(12, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3, "ewc_lambda": 1.0}),
+    # Two batches of four wait for the replay, which learns them with the eight examples it reads, one step each.
+    "mer": Expected(6, inner_steps=3 * (4 + 4 + 8), replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
     "ncm": Expected(),
     "slda": Expected(),
     "ridge": Expected(),
@@ -475,7 +487,7 @@ class GradientContract(OfMethods):
         assert method.ledger.parameters_trained == sum(w.numel() for w in network.parameters() if w.requires_grad)
         width, head = network.encoder.width, sum(w.numel() for w in network.head.parameters())
         encoder = sum(weight.numel() for weight in tiny_encoder().parameters())
-        gate = 2 * (width * width + width) if name == "anml-er" else 0
+        gate = 2 * (width * width + width) if name in ("anml-er", "anml") else 0
         assert method.ledger.parameters_trained == encoder + head + gate
 
     def test_a_last_batch_that_is_not_full_makes_a_step(self, name: str, case: ProblemCase):

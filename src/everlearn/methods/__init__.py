@@ -2,12 +2,21 @@
 
 from everlearn.errors import unknown
 from everlearn.methods.a_gem import AGEM
+from everlearn.methods.a_gem_cached import CachedAGEM
+from everlearn.methods.anml import ANML
 from everlearn.methods.anml_er import ANMLER
 from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
+from everlearn.methods.der import DERPlusPlus
+from everlearn.methods.er_ace import ERACE
+from everlearn.methods.ewc import OnlineEWC
+from everlearn.methods.gem import GEM
 from everlearn.methods.maml_er import MAMLER
+from everlearn.methods.mer import MER
 from everlearn.methods.mtl import MTL
 from everlearn.methods.ncm import NCM
+from everlearn.methods.oml import OML
 from everlearn.methods.oml_er import OMLER
+from everlearn.methods.oml_er_plastic import PlasticOMLER
 from everlearn.methods.ranpac import RanPAC
 from everlearn.methods.replay import Replay
 from everlearn.methods.ridge import Ridge
@@ -17,8 +26,8 @@ from everlearn.methods.slda import SLDA
 METHODS: dict[str, type[Method]] = {
     method.name: method
     for method in (
-        *(Seq, Replay, AGEM),
-        *(MAMLER, OMLER, ANMLER),
+        *(Seq, Replay, AGEM, CachedAGEM, GEM, ERACE, DERPlusPlus, MER, OnlineEWC),
+        *(MAMLER, OMLER, ANMLER, OML, ANML, PlasticOMLER),
         *(NCM, SLDA, Ridge, RanPAC),
         MTL,
     )

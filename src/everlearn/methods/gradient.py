@@ -1,6 +1,7 @@
 """What all gradient methods share: a network, AdamW on its slow weights, gradients, saving and predicting."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -45,11 +46,15 @@ class GradientMethod(Method):
         self, batch: Batch, weights: Weights | None = None, replayed: bool = False
     ) -> tuple[torch.Tensor, Gradients]:
         """Loss and gradient of a batch at the slow weights, or at `weights` where they are given."""
-        at = {**self.network.trained(), **(weights or {})}
+        losses = (share * self.loss(self.network, part, weights) for part, share in self.parts(batch, replayed))
+        return self.gradient_of(losses, {**self.network.trained(), **(weights or {})})
+
+    def gradient_of(self, losses: Iterable[torch.Tensor], at: Weights | None = None) -> tuple[torch.Tensor, Gradients]:
+        """The sum of losses that are computed one after the other, and its gradient at the trained weights or `at`."""
+        at = at or self.network.trained()
         total: torch.Tensor | None = None
         gradients: Gradients = []
-        for part, share in self._parts(batch, replayed):
-            loss = share * self.loss(self.network, part, weights)
+        for loss in losses:
             found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
             gradients = [a + b for a, b in zip(gradients, found, strict=True)] if gradients else list(found)
             total = loss.detach() if total is None else total + loss.detach()
@@ -99,7 +104,7 @@ class GradientMethod(Method):
         moments = {int(i): saved for i, saved in state["optimiser"].items()}
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
 
-    def _parts(self, batch: Batch, replayed: bool) -> list[tuple[Batch, float]]:
+    def parts(self, batch: Batch, replayed: bool = False) -> list[tuple[Batch, float]]:
         """A batch in parts that fit, with the weight of each part's mean loss."""
         if replayed and self.config.replay_gradient == "sum":
             return [(part, 1.0) for part in batch.split(self.config.batch_size)]

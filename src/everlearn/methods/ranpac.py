@@ -35,4 +35,4 @@ class RanPAC(Ridge):
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with the same random layer."""
         super().restore(state)
-        self.projection = state["projection"].to(self.encoder.device)
+        self.projection = state["projection"].to(self.encoder.device, copy=True)

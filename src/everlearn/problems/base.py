@@ -40,6 +40,10 @@ class Problem(ABC):
         """The loss of each example."""
 
     @abstractmethod
+    def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
+        """What a head of so many outputs should answer, a row for each sequence: large for yes, small for no."""
+
+    @abstractmethod
     def row_counts(self, batch: Batch) -> Integers:
         """How many sequences, and so logits, each example makes."""
 

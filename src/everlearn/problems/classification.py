@@ -45,6 +45,10 @@ class Classification(Problem):
         """Cross-entropy of each example."""
         return functional.cross_entropy(logits, _labels(batch, logits), reduction="none")
 
+    def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
+        """One for the label's class, zero for the others."""
+        return functional.one_hot(torch.from_numpy(batch.labels.astype("int64")), outputs)
+
     def row_counts(self, batch: Batch) -> Integers:
         """One an example."""
         return np.ones(len(batch), dtype=np.int64)

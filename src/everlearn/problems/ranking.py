@@ -74,6 +74,11 @@ class Ranking(Problem):
         sums = torch.zeros(len(batch), dtype=logits.dtype, device=logits.device)
         return sums.index_add(0, owners, _pair_losses(logits, batch)) / counts
 
+    def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
+        """One for the pair with the label, minus one for the others: there is only one output to tell them apart."""
+        right = torch.from_numpy(np.concatenate(_right(batch))).unsqueeze(1)
+        return 2 * right.to(torch.int64) - 1
+
     def row_counts(self, batch: Batch) -> Integers:
         """One a pair."""
         return batch.targets.lengths - 1
