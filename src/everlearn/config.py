@@ -117,11 +117,20 @@ class Config:
 _POSITIVE = {
     "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
     "eval_every", "eval_sample", "log_every", "ridge_penalty", "random_features",
-    "gem_groups",
+    "gem_groups", "aligner_steps", "prototype_examples",
 }  # fmt: skip
 # Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
 _LEAST = {"seed": 0, "checkpoint_every": 0, "max_length": 3, "ewc_lambda": 0, "der_alpha": 0, "der_beta": 0}
-_SHARES = {"replay_rate", "write_probability", "dropout", "shrinkage", "ewc_decay", "mer_beta", "mer_gamma"}
+_SHARES = {
+    "replay_rate",
+    "write_probability",
+    "dropout",
+    "shrinkage",
+    "ewc_decay",
+    "mer_beta",
+    "mer_gamma",
+    "mllre_epsilon",
+}
 _CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "split": ("test", "validation"),

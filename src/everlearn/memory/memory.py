@@ -100,10 +100,10 @@ class Memory:
     def read(self, size: int) -> Batch:
         """Up to `size` different examples, for learning."""
         batch, _ = self._read(size)
-        return self._refresher.refresh(batch) if self._refresher else batch
+        return batch
 
     def read_noted(self, size: int) -> tuple[Batch, list[Floats]]:
-        """The same with the notes, and with the candidates that the notes were written for."""
+        """The same with the notes."""
         batch, slots = self._read(size)
         return batch, notes_of([self._entries[i] for i in slots])
 
@@ -159,7 +159,7 @@ class Memory:
         batch = MemoryView(self._entries, self._token_dtype).take(slots, self._ledger.train)
         if self._policy.judges_reads and len(slots):
             self._policy.judged(slots, self._judged(batch).right)
-        return batch, slots
+        return self._refresher.refresh(batch) if self._refresher else batch, slots
 
     def _draw(self, size: int, rng: np.random.Generator) -> Integers:
         """Different slots, as likely as the policy wants them."""

@@ -7,11 +7,14 @@ from everlearn.methods.anml import ANML
 from everlearn.methods.anml_er import ANMLER
 from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.der import DERPlusPlus
+from everlearn.methods.ea_emr import EAEMR
+from everlearn.methods.emar import EMAR
 from everlearn.methods.er_ace import ERACE
 from everlearn.methods.ewc import OnlineEWC
 from everlearn.methods.gem import GEM
 from everlearn.methods.maml_er import MAMLER
 from everlearn.methods.mer import MER
+from everlearn.methods.mllre import MLLRE
 from everlearn.methods.mtl import MTL
 from everlearn.methods.ncm import NCM
 from everlearn.methods.oml import OML
@@ -28,6 +31,7 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Seq, Replay, AGEM, CachedAGEM, GEM, ERACE, DERPlusPlus, MER, OnlineEWC),
         *(MAMLER, OMLER, ANMLER, OML, ANML, PlasticOMLER),
+        *(EAEMR, MLLRE, EMAR),
         *(NCM, SLDA, Ridge, RanPAC),
         MTL,
     )

@@ -9,12 +9,10 @@ from typing import Any
 
 import torch
 
-from everlearn.batches import Batch, Integers
-from everlearn.encoders import Encoder
+from everlearn.batches import Batch
 from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
-from everlearn.methods.network import EXAMPLES_AT_ONCE
+from everlearn.methods.label_scorer import LabelScorer
 from everlearn.methods.statistics import ClassSums, SecondMoment
-from everlearn.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class ClosedForm(Method):
         if self._solved is None:
             weight, bias = self.solve()
             self._solved = LinearHead(weight, bias.masked_fill(self.sums.counts == 0, -torch.inf))
-        return ClosedFormPredictor(self, self._solved, self.encoder.counting_on(self.ledger.test), self.problem)
+        return ClosedFormPredictor(self, self._solved)
 
     def state(self) -> dict[str, Any]:
         """The sums."""
@@ -103,19 +101,14 @@ class SecondOrder(ClosedForm):
         self.moment.restore(state["moment"])
 
 
-class ClosedFormPredictor(Predictor):
-    """Scores every label and has the problem choose."""
+class ClosedFormPredictor(LabelScorer):
+    """Scores with a head that was solved for."""
 
-    def __init__(self, method: ClosedForm, head: LinearHead, encoder: Encoder, problem: Problem) -> None:
+    def __init__(self, method: ClosedForm, head: LinearHead) -> None:
+        super().__init__(method.encoder.counting_on(method.ledger.test), method.problem)
         self._expand = method.expand  # the same at all times: nothing that is learned goes into it
-        self.head, self.encoder, self.problem = head, encoder, problem
+        self._head = head
 
-    @torch.no_grad()
-    def scores(self, batch: Batch) -> torch.Tensor:
-        """A row for each example, a column for each label."""
-        parts = batch.split(EXAMPLES_AT_ONCE)
-        return torch.cat([self.head(self._expand(self.encoder(self.problem.texts(p)).double())) for p in parts])
-
-    def predict(self, batch: Batch) -> Integers:
-        """The label with the largest score."""
-        return self.problem.choose(self.scores(batch), batch)
+    def score(self, features: torch.Tensor) -> torch.Tensor:
+        """The head's scores, in double precision as the sums are."""
+        return self._head(self._expand(features.double()))

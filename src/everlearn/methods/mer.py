@@ -12,8 +12,8 @@ import torch
 from everlearn.batches import Batch
 from everlearn.methods.base import MethodConfig, Observations, Parts
 from everlearn.methods.meta import sgd_step
-from everlearn.methods.network import Weights
 from everlearn.methods.replay import SparseReplay
+from everlearn.methods.reptile import copied, interpolate, put
 from everlearn.seeding import generator, generator_state, restore_generator
 
 
@@ -50,7 +50,7 @@ class MER(SparseReplay):
     def reptile(self, examples: Batch) -> torch.Tensor:
         """MER's algorithm over these examples, in random order; the mean loss."""
         mixed = examples.take(self._mixing.permutation(len(examples)))
-        start = _copy(self.network.trained())
+        start = copied(self.network.trained())
         now, losses = start, []
         for batch in mixed.split(self.config.batch_size):
             began = now
@@ -58,10 +58,8 @@ class MER(SparseReplay):
                 loss = self.loss(self.network, example, now)
                 losses.append(loss.detach())
                 now = sgd_step(loss, now, self.config.inner_lr, self.ledger.train)
-            now = _copy(interpolate(began, now, self.config.mer_beta))
-        with torch.no_grad():
-            for name, weight in interpolate(start, now, self.config.mer_gamma).items():
-                self.network.trained()[name].copy_(weight)
+            now = copied(interpolate(began, now, self.config.mer_beta))
+        put(interpolate(start, now, self.config.mer_gamma), self.network.trained())
         return torch.stack(losses).mean()
 
     def state(self) -> dict[str, Any]:
@@ -90,16 +88,3 @@ class MER(SparseReplay):
         for batch in batches:
             self.memory.write(batch)
         self.waiting = []
-
-
-def interpolate(start: Weights, end: Weights, share: float) -> Weights:
-    """start + share · (end − start).
-
-    >>> interpolate({"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 0.0])}, 0.25)
-    {'w': tensor([1.5000, 1.5000])}
-    """
-    return {name: weight + share * (end[name] - weight) for name, weight in start.items()}
-
-
-def _copy(weights: Weights) -> Weights:
-    return {name: weight.detach().clone().requires_grad_() for name, weight in weights.items()}

@@ -19,3 +19,6 @@ class PeerSettings:
     gem_groups: int = setting(5, "groups of labels that stand for tasks (gem)")
     mer_beta: float = setting(0.03, "β, how far a batch's steps are followed (mer)")
     mer_gamma: float = setting(1.0, "γ, how far all steps of a replay are followed (mer)")
+    mllre_epsilon: float = setting(0.5, "ε, how far the weights follow what was learned since the last replay (mllre)")
+    aligner_steps: int = setting(20, "steps with which each replay refits the aligner (ea-emr)")
+    prototype_examples: int = setting(10, "most examples of a label in its prototype when it is tested (emar)")
