@@ -260,7 +260,7 @@ def test_every_replay_method_learns_with_every_policy(name: str, policy: str, ma
     method = make_method(
         name,
         memory=MemoryConfig(memory=policy, memory_capacity=7),
-        **{"batch_size": 4, "support_batches": 1, "replay_interval": 8, "replay_rate": 0.5},
+        **{"batch_size": 4, "support_batches": 1, "replay_interval": 8, "replay_rate": 0.5, "diverse_share": 1.0},
     )
     feed(method, tokenised(labelled_texts(40, range(6)), 4))
     method.finish()

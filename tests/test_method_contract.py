@@ -102,7 +102,8 @@ class Expected:
     inner_steps: int = 0
     replays: int = 0
     reads: int = 0
-    writes: int = 0
+    writes: int | None = 0
+    """None where the method draws what it writes."""
     test_reads: int = 0
     """Examples read from memory to predict 30."""
     test_inner_steps: int = 0
@@ -128,6 +129,9 @@ SETTINGS = {
     "meta_lr": 1e-3,
     "random_features": 64,
     "aligner_steps": 2,
+    "neighbours": 4,
+    "local_steps": 3,
+    "diverse_share": 1.0,
 }
 # m = 2 makes R_F = 2, so that the 12 batches fall into episodes of 3, 2 (replay), 3, 2 (replay) and a short one of 2.
 META = {
@@ -161,6 +165,12 @@ EXPECTED = {
     "ewc": Expected(12, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3, "ewc_lambda": 1.0}),
     # Two batches of four wait for the replay, which learns them with the eight examples it reads, one step each.
     "mer": Expected(6, inner_steps=3 * (4 + 4 + 8), replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
+    # Four neighbours and three steps for each of 30 examples.
+    "mbpa++": Expected(*(12 + 3, 0, 3, 24, 48), test_reads=30 * 4, test_inner_steps=30 * 3, learns_with={"lr": 3e-3}),
+    # Each replay takes a step on two batches of neighbours; a test adapts to four random examples.
+    "meta-mbpa": Expected(
+        *(12, 3 * 2, 3, 24, None), test_reads=4, test_inner_steps=1, learns_with={"lr": 3e-3, "inner_lr": 0.02}
+    ),
     "mllre": Expected(12 + 3, replays=3, reads=24, writes=48, learns_with={"lr": 5e-3}),
     # Each replay also takes two steps of the aligner.
     "ea-emr": Expected(
@@ -362,7 +372,11 @@ class Contract(OfMethods):
         assert meter.replays == expected.replays
         assert meter.memory_reads == expected.reads
         assert (meter.memory_reads > 0) == find_method(name).replays
-        assert meter.memory_writes == len(method.memory) == expected.writes
+        assert meter.memory_writes == len(method.memory)
+        if expected.writes is None:
+            assert 0 < meter.memory_writes < 48
+        else:
+            assert meter.memory_writes == expected.writes
         assert meter.replays_skipped == 0
         # Every token of the stream passes through the encoder at least once.
         assert meter.tokens_forward >= sum(len(batch.tokens.values) for batch in stream)

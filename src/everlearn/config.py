@@ -117,10 +117,18 @@ class Config:
 _POSITIVE = {
     "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
     "eval_every", "eval_sample", "log_every", "ridge_penalty", "random_features",
-    "gem_groups", "aligner_steps", "prototype_examples",
+    "gem_groups", "aligner_steps", "prototype_examples", "neighbours", "local_steps",
 }  # fmt: skip
 # Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
-_LEAST = {"seed": 0, "checkpoint_every": 0, "max_length": 3, "ewc_lambda": 0, "der_alpha": 0, "der_beta": 0}
+_LEAST = {
+    "seed": 0,
+    "checkpoint_every": 0,
+    "max_length": 3,
+    "ewc_lambda": 0,
+    "der_alpha": 0,
+    "der_beta": 0,
+    "local_penalty": 0,
+}
 _SHARES = {
     "replay_rate",
     "write_probability",
@@ -135,6 +143,7 @@ _CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "split": ("test", "validation"),
     "replay_gradient": ("mean", "sum"),
+    "local_adaptation": ("head", "full"),
 }
 
 

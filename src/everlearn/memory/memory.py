@@ -99,13 +99,19 @@ class Memory:
 
     def read(self, size: int) -> Batch:
         """Up to `size` different examples, for learning."""
-        batch, _ = self._read(size)
-        return batch
+        return self.read_at(self._draw(size, self._reading))
 
     def read_noted(self, size: int) -> tuple[Batch, list[Floats]]:
         """The same with the notes."""
-        batch, slots = self._read(size)
-        return batch, notes_of([self._entries[i] for i in slots])
+        slots = self._draw(size, self._reading)
+        return self.read_at(slots), notes_of([self._entries[i] for i in slots])
+
+    def read_at(self, slots: Integers) -> Batch:
+        """The examples in these slots, for learning."""
+        batch = MemoryView(self._entries, self._token_dtype).take(slots, self._ledger.train)
+        if self._policy.judges_reads and len(slots):
+            self._policy.judged(slots, self._judged(batch).right)
+        return self._refresher.refresh(batch) if self._refresher else batch
 
     def sample(self, size: int, rng: np.random.Generator, meter: Meter) -> Batch:
         """Up to `size` different examples, drawn with the caller's generator and counted on the caller's meter."""
@@ -153,13 +159,6 @@ class Memory:
             self._refresher.restore(state["refresher"])
         restore_generator(self._writing, state["writing"])
         restore_generator(self._reading, state["reading"])
-
-    def _read(self, size: int) -> tuple[Batch, Integers]:
-        slots = self._draw(size, self._reading)
-        batch = MemoryView(self._entries, self._token_dtype).take(slots, self._ledger.train)
-        if self._policy.judges_reads and len(slots):
-            self._policy.judged(slots, self._judged(batch).right)
-        return self._refresher.refresh(batch) if self._refresher else batch, slots
 
     def _draw(self, size: int, rng: np.random.Generator) -> Integers:
         """Different slots, as likely as the policy wants them."""

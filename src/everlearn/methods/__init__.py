@@ -13,7 +13,9 @@ from everlearn.methods.er_ace import ERACE
 from everlearn.methods.ewc import OnlineEWC
 from everlearn.methods.gem import GEM
 from everlearn.methods.maml_er import MAMLER
+from everlearn.methods.mbpa import MbPA
 from everlearn.methods.mer import MER
+from everlearn.methods.meta_mbpa import MetaMbPA
 from everlearn.methods.mllre import MLLRE
 from everlearn.methods.mtl import MTL
 from everlearn.methods.ncm import NCM
@@ -31,6 +33,7 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         *(Seq, Replay, AGEM, CachedAGEM, GEM, ERACE, DERPlusPlus, MER, OnlineEWC),
         *(MAMLER, OMLER, ANMLER, OML, ANML, PlasticOMLER),
+        *(MbPA, MetaMbPA),
         *(EAEMR, MLLRE, EMAR),
         *(NCM, SLDA, Ridge, RanPAC),
         MTL,

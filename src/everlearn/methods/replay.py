@@ -44,10 +44,14 @@ class Replay(SparseReplay):
         """Step on the batch, remember it, and step on old examples when it is time."""
         loss, gradients = self.gradient(batch)
         self.update(gradients)
-        self.memory.write(batch)
+        self.remember(batch)
         replayed = self.replayed_batch()
         if replayed is None:
             return {"loss": loss}
         replay_loss, gradients = self.gradient(replayed, replayed=True)
         self.update(gradients, replayed=True)
         return {"loss": loss, "replay_loss": replay_loss}
+
+    def remember(self, batch: Batch) -> None:
+        """Write the batch to memory."""
+        self.memory.write(batch)
