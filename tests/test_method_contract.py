@@ -24,14 +24,17 @@ from everlearn.memory import MemoryConfig
 from everlearn.methods import METHODS, Predictor, find_method
 from everlearn.methods.gradient import GradientMethod
 from everlearn.methods.label_scorer import LabelScorer
+from everlearn.methods.lamol import AnswerPredictor
 from everlearn.methods.network import NetworkPredictor
 from everlearn.problems import Classification, Problem, Ranking
 from everlearn.streams import Benchmark
 from support import (
+    CAUSAL_LENGTH,
     CLASS_WORDS,
     assert_same_state,
     assert_same_weights,
     build_method,
+    causal_folder,
     feed,
     labelled_texts,
     saved_state,
@@ -42,6 +45,7 @@ from support import (
     tokenised,
     weights_of,
     with_candidates,
+    writes_texts,
 )
 
 
@@ -177,6 +181,8 @@ EXPECTED = {
         12 + 3 * (1 + 2), replays=3, reads=24, writes=48, beside=WIDTH * WIDTH, learns_with={"lr": 3e-3}
     ),
     "emar": Expected(replays=3, reads=24, writes=48, test_reads=48, own_network=True, learns_with={"lr": 3e-3}),
+    "lamol": Expected(replays=3, own_network=True, learns_with={"lr": 5e-3}),
+    "lamol-real": Expected(replays=3, reads=24, writes=48, own_network=True, learns_with={"lr": 5e-3}),
     "ncm": Expected(),
     "slda": Expected(),
     "ridge": Expected(),
@@ -206,9 +212,8 @@ def learned(name: str, case: ProblemCase, stream: list[Batch], **settings: Any) 
 
 
 def experiment_of(name: str, case: ProblemCase, seed: int = 7) -> Experiment:
-    return build_experiment(
-        Config.build({"method": name, "encoder": "tiny", "seed": seed, **SETTINGS}), case.benchmark()
-    )
+    encoder = {"encoder": causal_folder(), "max_length": CAUSAL_LENGTH} if writes_texts(name) else {"encoder": "tiny"}
+    return build_experiment(Config.build({"method": name, "seed": seed, **encoder, **SETTINGS}), case.benchmark())
 
 
 def learn_all(experiment: Experiment) -> None:
@@ -229,7 +234,10 @@ def encoded_tokens(case: ProblemCase, stream: list[Batch]) -> list[int]:
 
 
 def output(predictor: Predictor, batch: Batch) -> torch.Tensor | Integers:
-    """The most that can be compared: logits or scores where it has them, else the labels it chose."""
+    """The most that can be compared: logits, scores or losses where it has them, else the labels it chose."""
+    if isinstance(predictor, AnswerPredictor):
+        with torch.no_grad():
+            return predictor.network.answer_losses(batch.tokens, batch.labels)
     if isinstance(predictor, NetworkPredictor):
         return predictor.logits(batch)
     return predictor.scores(batch) if isinstance(predictor, LabelScorer) else predictor.predict(batch)

@@ -101,7 +101,8 @@ class Config:
                 yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
             if name in _LEAST and value < _LEAST[name]:
                 yield f"{name} must be at least {_LEAST[name]}, not {value}."
-        if find_method(method.method).replays and method.replay:
+        kind = find_method(method.method)
+        if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:
                 yield (
                     f"replay_interval ({method.replay_interval}) is smaller than batch_size ({method.batch_size}): "

@@ -128,7 +128,8 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
 
 def _notes(config: Config, stream: Stream, test_sets: list[TestSet], limit: int) -> Iterator[str]:
     method = config.method
-    if find_method(method.method).replays and method.replay and stream.length < method.replay_interval:
+    kind = find_method(method.method)
+    if (kind.replays or kind.generates) and method.replay and stream.length < method.replay_interval:
         yield (
             f"the stream of {stream.length:,} examples ends before the first replay (replay_interval is "
             f"{method.replay_interval:,}): lower --replay-interval to see one"

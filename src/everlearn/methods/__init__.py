@@ -12,6 +12,7 @@ from everlearn.methods.emar import EMAR
 from everlearn.methods.er_ace import ERACE
 from everlearn.methods.ewc import OnlineEWC
 from everlearn.methods.gem import GEM
+from everlearn.methods.lamol import LAMOL, LAMOLReal
 from everlearn.methods.maml_er import MAMLER
 from everlearn.methods.mbpa import MbPA
 from everlearn.methods.mer import MER
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
         *(MAMLER, OMLER, ANMLER, OML, ANML, PlasticOMLER),
         *(MbPA, MetaMbPA),
         *(EAEMR, MLLRE, EMAR),
+        *(LAMOL, LAMOLReal),
         *(NCM, SLDA, Ridge, RanPAC),
         MTL,
     )

@@ -28,3 +28,4 @@ class PeerSettings:
     local_lr: float = setting(1e-3, "learning rate of local adaptation (mbpa++)")
     local_penalty: float = setting(1e-3, "λ, how strongly adapted weights are held (mbpa++)")
     diverse_share: float = setting(0.01, "share of the stream that is stored, what differs first (meta-mbpa)")
+    writing_weight: float = setting(0.25, "λ, weight of writing an example beside answering it (lamol)")
