@@ -30,6 +30,8 @@ META: dict[str, list[Any]] = {
     "support_batches": [1, 2, 3],
     "meta_lr": [3e-7, 1e-6, 3e-6, 1e-5, 3e-5],
 }
+SPARSE: dict[str, list[Any]] = {**PLAIN, **REPLAYS}
+INNER: dict[str, list[Any]] = {"inner_lr": [1e-3, 3e-3, 1e-2, 3e-2]}
 SPACES: dict[str, dict[str, list[Any]]] = {
     "seq": PLAIN,
     "mtl": PLAIN,
@@ -38,6 +40,23 @@ SPACES: dict[str, dict[str, list[Any]]] = {
     "oml-er": {**META, "inner_lr": [3e-2, 1e-1, 3e-1, 1.0]},
     "maml-er": {**META, "inner_lr": [1e-3, 3e-3, 1e-2, 3e-2]},
     "anml-er": {**META, "inner_lr": [1e-3, 3e-3, 1e-2, 3e-2]},
+    "oml": {**META, "inner_lr": [3e-2, 1e-1, 3e-1, 1.0]},
+    "anml": {**META, **INNER},
+    "oml-er-plastic": META,
+    "er-ace": SPARSE,
+    "der++": {**SPARSE, "der_alpha": [0.03, 0.1, 0.3, 1.0], "der_beta": [0.3, 0.5, 1.0]},
+    "a-gem-cached": SPARSE,
+    "gem": {**SPARSE, "gem_groups": [2, 5, 10]},
+    "mer": {**SPARSE, **INNER, "support_batches": [1, 2, 4], "mer_beta": [0.03, 0.1, 0.3, 1.0]},
+    "ewc": {**SPARSE, "ewc_lambda": [1.0, 10.0, 100.0, 1e3, 1e4]},
+    "mbpa++": {**SPARSE, "local_lr": [1e-3, 1e-2, 1e-1], "local_steps": [10, 20, 30]},
+    "meta-mbpa": {**SPARSE, **INNER, "diverse_share": [0.1]},
+    "ea-emr": {**SPARSE, "aligner_steps": [5, 20, 50]},
+    "mllre": {**SPARSE, "mllre_epsilon": [0.4, 0.5, 0.6]},
+    "emar": SPARSE,
+    "slda": {"shrinkage": [1e-4, 1e-3, 1e-2, 3e-2, 1e-1]},
+    "ridge": {"ridge_penalty": [1e-2, 1e-1, 1.0, 10.0, 100.0]},
+    "ranpac": {"ridge_penalty": [1e2, 1e3, 1e4, 1e5], "random_features": [1000, 2000]},
 }
 
 

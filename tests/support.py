@@ -1,6 +1,9 @@
 """What several test files build on: a synthetic benchmark, the tiny encoder, methods made from fresh parts."""
 
+import atexit
 import copy
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,10 +16,12 @@ import torch
 from everlearn import checkpoint
 from everlearn.batches import Batch, Ragged
 from everlearn.encoders import Encoder, EncoderConfig, Tokenizer, load_encoder
+from everlearn.encoders.tiny import tiny_tokenizer, vocabulary
 from everlearn.examples import Example
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory, MemoryConfig
 from everlearn.methods import Method, MethodConfig, Parts, find_method
+from everlearn.methods.lamol import LanguageMethod
 from everlearn.problems import Classification, Problem
 from everlearn.streams import Benchmark, Task
 
@@ -97,6 +102,37 @@ def _tiny() -> Encoder:
     return tiny_encoder()
 
 
+@cache
+def causal_folder() -> str:
+    """A folder with a small random causal language model that has the tiny encoder's tokenizer."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    folder = Path(tempfile.mkdtemp(prefix="everlearn-causal-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    config = GPT2Config(
+        vocab_size=len(vocabulary()), n_positions=512, n_embd=32, n_layer=2, n_head=2, initializer_range=0.1
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        GPT2LMHeadModel(config).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+CAUSAL_LENGTH = 32
+"""Longest row of the language model: a random one ends nowhere by itself."""
+
+
+@cache
+def _causal() -> Encoder:
+    return load_encoder(EncoderConfig(encoder=causal_folder(), max_length=CAUSAL_LENGTH), torch.device("cpu"))
+
+
+def writes_texts(name: str) -> bool:
+    """Whether a method needs a causal language model."""
+    return issubclass(find_method(name), LanguageMethod)
+
+
 def tiny_tokens() -> Tokenizer:
     """The tiny encoder's tokenizer, in which nothing ever changes."""
     return _tiny().tokenizer
@@ -113,7 +149,7 @@ def build_method(
 ) -> Any:
     """A method from fresh parts, in the way an experiment puts them together."""
     torch.manual_seed(seed)
-    encoder = encoder or copy.deepcopy(_tiny())
+    encoder = encoder or copy.deepcopy(_causal() if writes_texts(name) else _tiny())
     ledger = Ledger()
     parts = Parts(
         encoder=encoder,

@@ -217,7 +217,7 @@ def test_every_setting_has_an_option(built):
         "head_lr": "0.5",
         "clip_norm": "0.5",
     }
-    values["replay_interval"] = "100"
+    values |= {"replay_interval": "100", "local_adaptation": "full"}
     flags = [
         f"--{'no-' if on else ''}{n.replace('_', '-')}" for n, on in Config().flat().items() if isinstance(on, bool)
     ]
@@ -283,7 +283,17 @@ def test_compare_gives_every_method_what_was_asked_for(everlearn, stream, tmp_pa
 def test_list_names_everything_known(everlearn, what, known):
     code, out, err = everlearn("list", what)
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == list(known)
+    names = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
+    assert names[what == "methods" :] == list(known)  # the methods' list has a header
+
+
+def test_the_list_of_methods_shows_family_replay_and_what_a_prediction_takes(everlearn):
+    _, out, _ = everlearn("list", "methods")
+    shown = {line.split()[0]: " ".join(line.split()) for line in out.splitlines() if not line.startswith(" ")}
+    assert shown["method"] == "method family replays at test time what it does"
+    assert shown["oml-er"].startswith("oml-er meta-learning memory m SGD steps on memory, one pass")
+    assert shown["ncm"].startswith("ncm closed form – one pass a frozen encoder")
+    assert all(method.family != "other" for method in METHODS.values())
 
 
 @pytest.mark.parametrize("command", ["run", "compare"])

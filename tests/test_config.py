@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from everlearn.config import Config, read_config, settings
+from everlearn.defaults import NEAREST, SHORT_STREAM_METHODS
 from everlearn.errors import UserError
 from everlearn.methods import METHODS
 from everlearn.settings import help_text
@@ -29,11 +30,12 @@ def refusal(**given: Any) -> str:
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_the_defaults_are_the_papers(method: str):
-    """Table of appendix A.5, text classification; replay settings of section 5.2."""
+    """Table of appendix A.5, text classification; replay settings of section 5.2. Other papers' methods start from
+    there as well, LAMOL with the learning rate of its own."""
     found = build(method=method).flat()
-    anml = method == "anml-er"
+    anml = method in ("anml-er", "anml")
     expected = {
-        "lr": 3e-5,
+        "lr": 6.25e-5 if method.startswith("lamol") else 3e-5,
         "inner_lr": 3e-3 if anml else 1e-3,
         "meta_lr": 1e-5,
         "support_batches": 5,
@@ -68,6 +70,40 @@ def test_every_method_has_working_defaults_on_every_stream():
             for published in (False, True):
                 config = Config.build({"stream": stream, "method": method, "as_published": published})
                 assert config.method.method == method
+
+
+def test_systems_of_other_papers_start_from_the_method_they_are_closest_to():
+    assert set(NEAREST) <= set(METHODS)
+    assert set(NEAREST.values()) <= set(SHORT_STREAM_METHODS)
+    er_ace, replay = (Config.build({"stream": "docstrings", "method": name}).method for name in ("er-ace", "replay"))
+    assert (er_ace.lr, er_ace.head_lr, er_ace.replay_interval) == (replay.lr, replay.head_lr, replay.replay_interval)
+    mer = Config.build({"stream": "docstrings", "method": "mer"}).method
+    assert (mer.lr, mer.support_batches) == (replay.lr, 2)
+
+
+def test_what_single_methods_have_for_themselves_is_shown_apart():
+    titles = {declared.name: title for title, declared in settings()}
+    assert titles["batch_size"] == "How it learns"
+    assert titles["ewc_lambda"] == "Settings of single methods"
+    names = list(titles)
+    assert names.index("ewc_lambda") > names.index("as_published")
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"ewc_lambda": -1.0}, "ewc_lambda must be at least 0"),
+        ({"mer_beta": 1.5}, "mer_beta must lie between 0 and 1"),
+        ({"neighbours": 0}, "neighbours must be greater than 0"),
+        ({"local_adaptation": "body"}, "local_adaptation must be one of head, full"),
+    ],
+)
+def test_settings_of_single_methods_are_checked(given: dict[str, Any], complaint: str):
+    assert complaint in refusal(**given)
+
+
+def test_a_method_that_writes_its_own_examples_needs_a_schedule_that_works():
+    assert "--no-replay" in refusal(method="lamol", replay_interval=50)
 
 
 def test_every_setting_has_a_name_of_its_own_and_a_help_text():

@@ -22,7 +22,7 @@ from everlearn.encoders import KNOWN
 from everlearn.errors import UserError, unknown
 from everlearn.experiment import benchmark_for
 from everlearn.memory import POLICIES
-from everlearn.methods import METHODS
+from everlearn.methods import METHODS, Method
 from everlearn.progress import Screen
 from everlearn.report.results import ResultDict
 from everlearn.report.table import comparison_table
@@ -152,18 +152,28 @@ def compare(
 @app.command("list")
 def list_known(what: Annotated[str, typer.Argument(help="methods, streams, encoders or memories")]) -> None:
     """Show the methods, streams, encoders or memory policies there are."""
-    lists: dict[str, dict[str, str]] = {
-        "methods": {name: method.summary for name, method in METHODS.items()},
-        "streams": {name: stream.description for name, stream in STREAMS.items()},
-        "encoders": {name: encoder.description for name, encoder in KNOWN.items()},
-        "memories": {name: policy.description for name, policy in POLICIES.items()},
+    lists: dict[str, dict[str, tuple[str, ...]]] = {
+        "methods": {name: _about(method) for name, method in METHODS.items()},
+        "streams": {name: (stream.description,) for name, stream in STREAMS.items()},
+        "encoders": {name: (encoder.description,) for name, encoder in KNOWN.items()},
+        "memories": {name: (policy.description,) for name, policy in POLICIES.items()},
     }
     if what not in lists:
         raise unknown("list", what, lists)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, description in lists[what].items():
-        table.add_row(f"[bold]{name}[/bold]", description)
+    table = Table(box=None, show_header=what == "methods", pad_edge=False, header_style="dim")
+    for header in METHOD_COLUMNS if what == "methods" else ("", ""):
+        table.add_column(header, no_wrap=header in METHOD_COLUMNS[:3])
+    for name, about in lists[what].items():
+        table.add_row(f"[bold]{name}[/bold]", *about)
     Console().print(table)
+
+
+METHOD_COLUMNS = ("method", "family", "replays", "at test time", "what it does")
+
+
+def _about(method: type[Method]) -> tuple[str, ...]:
+    source = "memory" if method.replays else "generated" if method.generates else "–"
+    return method.family, source, method.test_cost, method.summary
 
 
 @app.command()

@@ -101,7 +101,8 @@ class Config:
                 yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
             if name in _LEAST and value < _LEAST[name]:
                 yield f"{name} must be at least {_LEAST[name]}, not {value}."
-        if find_method(method.method).replays and method.replay:
+        kind = find_method(method.method)
+        if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:
                 yield (
                     f"replay_interval ({method.replay_interval}) is smaller than batch_size ({method.batch_size}): "
@@ -116,25 +117,46 @@ class Config:
 
 _POSITIVE = {
     "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
-    "eval_every", "eval_sample", "log_every",
+    "eval_every", "eval_sample", "log_every", "ridge_penalty", "random_features",
+    "gem_groups", "aligner_steps", "prototype_examples", "neighbours", "local_steps",
 }  # fmt: skip
 # Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
-_LEAST = {"seed": 0, "checkpoint_every": 0, "max_length": 3}
-_SHARES = {"replay_rate", "write_probability", "dropout"}
+_LEAST = {
+    "seed": 0,
+    "checkpoint_every": 0,
+    "max_length": 3,
+    "ewc_lambda": 0,
+    "der_alpha": 0,
+    "der_beta": 0,
+    "local_penalty": 0,
+}
+_SHARES = {
+    "replay_rate",
+    "write_probability",
+    "dropout",
+    "shrinkage",
+    "ewc_decay",
+    "mer_beta",
+    "mer_gamma",
+    "mllre_epsilon",
+}
 _CHOICES = {
     "device": ("auto", "cpu", "cuda"),
     "split": ("test", "validation"),
     "replay_gradient": ("mean", "sum"),
+    "local_adaptation": ("head", "full"),
 }
 
 
 def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
-    """Every setting with the title of its section."""
+    """Every setting with the title of its section; what a section inherits comes last, under a title of its own."""
     for section in dataclasses.fields(Config):
         assert isinstance(section.type, type)
-        title = (section.type.__doc__ or "").partition(".")[0]
-        for declared in dataclasses.fields(section.type):
-            yield title, declared
+        declared = {setting.name: setting for setting in dataclasses.fields(section.type)}
+        for owner in section.type.__mro__:
+            title = (owner.__doc__ or "").partition(".")[0]
+            for name in vars(owner).get("__annotations__", {}):
+                yield title, declared[name]
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -48,16 +48,20 @@ class ReplaySchedule:
         self._meter = meter
         self.count = 0
 
-    def draw_if_due(self) -> Batch | None:
-        """Count one more; every `every`-th time a random sample of the memory, unless there is nothing in it."""
+    def is_due(self) -> bool:
+        """Count one more; whether it is time for a replay, and there is something in the memory."""
         self.count += 1
         if self.count % self.every:
-            return None
+            return False
         if not len(self._memory):
             self._meter.replays_skipped += 1
-            return None
+            return False
         self._meter.replays += 1
-        return self._memory.read(self.size)
+        return True
+
+    def draw_if_due(self) -> Batch | None:
+        """Count one more; every `every`-th time a random sample of the memory, unless there is nothing in it."""
+        return self._memory.read(self.size) if self.is_due() else None
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def benchmark_for(config: Config) -> Benchmark:
 def _problem(benchmark: Benchmark, tokenizer: Tokenizer) -> Problem:
     if benchmark.problem == "ranking":
         return Ranking(benchmark.labels, tokenizer)
-    return Classification(len(benchmark.labels))
+    return Classification(len(benchmark.labels), benchmark.labels)
 
 
 def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None:
@@ -127,7 +127,8 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
 
 def _notes(config: Config, stream: Stream, test_sets: list[TestSet], limit: int) -> Iterator[str]:
     method = config.method
-    if find_method(method.method).replays and method.replay and stream.length < method.replay_interval:
+    kind = find_method(method.method)
+    if (kind.replays or kind.generates) and method.replay and stream.length < method.replay_interval:
         yield (
             f"the stream of {stream.length:,} examples ends before the first replay (replay_interval is "
             f"{method.replay_interval:,}): lower --replay-interval to see one"

@@ -16,6 +16,7 @@ class Meter:
     memory_reads: int = 0
     replays: int = 0
     replays_skipped: int = 0
+    examples_generated: int = 0
     tokens_forward: int = 0
     tokens_backward: int = 0
     optimiser_steps: int = 0

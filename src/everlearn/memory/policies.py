@@ -1,26 +1,44 @@
-"""Which examples stay in the memory: the decision that is taken once for each example that is offered."""
+"""Which examples stay in the memory, and how likely each is to be read."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from everlearn.errors import UserError, unknown
+from everlearn.batches import Floats, Integers
+from everlearn.errors import UserError
 
 
-class WritePolicy(ABC):
-    """Says where in the memory an example goes, if anywhere."""
+class MemoryPolicy(ABC):
+    """Says where in the memory an example goes, if anywhere, and may prefer some when the memory is read."""
 
     name: ClassVar[str]
     description: ClassVar[str]
+    judges_writes: ClassVar[bool] = False
+    """Whether `place` goes by the loss of the example: then the method is asked for it."""
+    judges_reads: ClassVar[bool] = False
+    """Whether it wants to know which of the examples that are replayed the method predicts right."""
 
     def __init__(self, capacity: int | None) -> None:
         self.capacity = capacity
         self.offered = 0
 
     @abstractmethod
-    def place(self, entries: int, label: int, rng: np.random.Generator) -> int | None:
+    def place(self, entries: int, label: int, rng: np.random.Generator, loss: float = 0.0) -> int | None:
         """The slot for the next example: `entries` to append, a smaller number to replace, None to let it go."""
+
+    def read_weights(self) -> Floats | None:
+        """How likely each entry is to be read, in relation to the others; None where all are alike."""
+        return None
+
+    def judged(self, slots: Integers, right: npt.NDArray[np.bool_]) -> None:  # noqa: B027
+        """The entries in these slots were read, and so predicted."""
+
+    def rearranged(self, kept: Sequence[int]) -> Sequence[int]:
+        """Only the entries in these slots are left: the order in which they lie from now on."""
+        return kept
 
     def state(self) -> dict[str, Any]:
         """What the policy has to remember across a restart."""
@@ -31,13 +49,13 @@ class WritePolicy(ABC):
         self.offered = state["offered"]
 
 
-class Reservoir(WritePolicy):
+class Reservoir(MemoryPolicy):
     """A uniform sample of everything offered so far; with no capacity, all of it (paper, section 3.3)."""
 
     name = "reservoir"
     description = "keeps a uniform sample of all examples offered; unbounded without a capacity"
 
-    def place(self, entries: int, label: int, rng: np.random.Generator) -> int | None:
+    def place(self, entries: int, label: int, rng: np.random.Generator, loss: float = 0.0) -> int | None:
         """Append while there is room; then the n-th example takes a slot with probability capacity / n."""
         self.offered += 1
         if self.capacity is None or entries < self.capacity:
@@ -46,7 +64,7 @@ class Reservoir(WritePolicy):
         return slot if slot < self.capacity else None
 
 
-class Ring(WritePolicy):
+class Ring(MemoryPolicy):
     """The newest examples: when full, the oldest makes room."""
 
     name = "ring"
@@ -57,18 +75,15 @@ class Ring(WritePolicy):
         if capacity is None:
             raise UserError("the memory policy 'ring' needs a bound: pass --memory-capacity.")
 
-    def place(self, entries: int, label: int, rng: np.random.Generator) -> int | None:
+    def place(self, entries: int, label: int, rng: np.random.Generator, loss: float = 0.0) -> int | None:
         """The slot that was written longest ago."""
         assert self.capacity is not None
         self.offered += 1
         return (self.offered - 1) % self.capacity
 
-
-POLICIES: dict[str, type[WritePolicy]] = {policy.name: policy for policy in (Reservoir, Ring)}
-
-
-def make_policy(name: str, capacity: int | None) -> WritePolicy:
-    """The policy of this name."""
-    if name not in POLICIES:
-        raise unknown("memory policy", name, POLICIES)
-    return POLICIES[name](capacity)
+    def rearranged(self, kept: Sequence[int]) -> Sequence[int]:
+        """Oldest first, as if nothing else had ever been offered."""
+        assert self.capacity is not None
+        oldest = self.offered % self.capacity if self.offered > self.capacity else 0
+        self.offered = len(kept)
+        return sorted(kept, key=lambda slot: (slot < oldest, slot))

@@ -13,6 +13,7 @@ class AGEM(SparseReplay):
 
     name = "a-gem"
     summary = "sequential fine-tuning whose gradient is projected, at replays, not to point against the memory's"
+    family = "replay"
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch; when it is time, on the part of its gradient that does not hurt the memory."""

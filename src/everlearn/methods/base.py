@@ -11,12 +11,13 @@ from everlearn.batches import Batch, Integers
 from everlearn.encoders import Encoder
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory
+from everlearn.methods.peer_settings import PeerSettings
 from everlearn.problems import Problem
 from everlearn.settings import setting
 
 
 @dataclass(frozen=True)
-class MethodConfig:
+class MethodConfig(PeerSettings):
     """How it learns. The defaults are the paper's for BERT on text classification."""
 
     method: str = setting("oml-er", "the method (see `everlearn list methods`)")
@@ -69,10 +70,16 @@ class Method(ABC):
     """What it is called on the command line."""
     summary: ClassVar[str]
     """One line for `everlearn list methods`."""
+    family: ClassVar[str] = "other"
+    """What it is akin to."""
+    test_cost: ClassVar[str] = "one pass"
+    """What a prediction takes."""
     lifelong: ClassVar[bool] = True
     """False for a method that is given the pool of all tasks for several epochs: an upper bound."""
     replays: ClassVar[bool] = False
     """Whether it reads the memory while learning."""
+    generates: ClassVar[bool] = False
+    """Whether it learns from examples that it makes up itself."""
     meta: ClassVar[bool] = False
     """Whether it learns in episodes with an inner loop."""
 

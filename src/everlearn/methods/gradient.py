@@ -1,11 +1,13 @@
 """What all gradient methods share: a network, AdamW on its slow weights, gradients, saving and predicting."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from everlearn.batches import Batch
+from everlearn.memory import Judgement
 from everlearn.methods.base import Method, MethodConfig, Parts, Predictor
 from everlearn.methods.network import Network, NetworkPredictor, Weights
 
@@ -23,6 +25,7 @@ class GradientMethod(Method):
         trained = self.network.trained()
         self.ledger.parameters_trained = sum(weight.numel() for weight in trained.values())
         self.optimiser = self._build_optimiser(trained)
+        self.memory.judge = self.judge
 
     def build_network(self, parts: Parts) -> Network:
         """The network of the paper: the encoder and one linear head."""
@@ -42,12 +45,16 @@ class GradientMethod(Method):
         self, batch: Batch, weights: Weights | None = None, replayed: bool = False
     ) -> tuple[torch.Tensor, Gradients]:
         """Loss and gradient of a batch at the slow weights, or at `weights` where they are given."""
-        at = {**self.network.trained(), **(weights or {})}
+        losses = (share * self.loss(self.network, part, weights) for part, share in self.parts(batch, replayed))
+        return self.gradient_of(losses, {**self.network.trained(), **(weights or {})})
+
+    def gradient_of(self, losses: Iterable[torch.Tensor], at: Weights | None = None) -> tuple[torch.Tensor, Gradients]:
+        """The sum of losses that are computed one after the other, and its gradient at the trained weights or `at`."""
+        at = at or self.network.trained()
         total: torch.Tensor | None = None
         gradients: Gradients = []
         with self.ledger.train.phase("gradient"):
-            for part, share in self._parts(batch, replayed):
-                loss = share * self.loss(self.network, part, weights)
+            for loss in losses:
                 found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
                 gradients = list(torch._foreach_add(gradients, found) if gradients else found)
                 total = loss.detach() if total is None else total + loss.detach()
@@ -65,6 +72,16 @@ class GradientMethod(Method):
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
         self.ledger.train.optimiser_steps += 1
+
+    @torch.no_grad()
+    def judge(self, batch: Batch) -> Judgement:
+        """What the slow weights make of a batch, for memory policies that ask."""
+        self.network.eval()
+        parts = [self.network(self.problem.sequences(part)) for part in batch.split(self.config.micro_batch)]
+        self.network.train()
+        logits = torch.cat(parts)
+        losses = self.problem.losses(logits, batch).float().cpu().numpy()
+        return Judgement(losses, self.problem.predict(logits, batch) == batch.labels)
 
     def copy_for_testing(self) -> Network:
         """A network of its own for a predictor, whose work counts as test time."""
@@ -89,7 +106,7 @@ class GradientMethod(Method):
         moments = {int(i): saved for i, saved in state["optimiser"].items()}
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
 
-    def _parts(self, batch: Batch, replayed: bool) -> list[tuple[Batch, float]]:
+    def parts(self, batch: Batch, replayed: bool = False) -> list[tuple[Batch, float]]:
         """A batch in parts that fit, with the weight of each part's mean loss."""
         if replayed and self.config.replay_gradient == "sum":
             return [(part, 1.0) for part in batch.split(self.config.batch_size)]

@@ -18,6 +18,8 @@ from everlearn.seeding import generator, generator_state, restore_generator
 class MetaMethod(GradientMethod):
     """First-order meta-learning in episodes; a subclass says which weights are fast and how they adapt."""
 
+    family = "meta-learning"
+    test_cost = "m SGD steps on memory, one pass"
     meta = True
     replays = True
 

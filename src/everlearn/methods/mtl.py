@@ -8,4 +8,5 @@ class MTL(Seq):
 
     name = "mtl"
     summary = "multi-task training on the shuffled pool of all tasks: the upper bound, not a lifelong method"
+    family = "upper bound"
     lifelong = False

@@ -38,15 +38,20 @@ class Replay(SparseReplay):
 
     name = "replay"
     summary = "sequential fine-tuning with one step on a memory sample after every R_I examples"
+    family = "replay"
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch, remember it, and step on old examples when it is time."""
         loss, gradients = self.gradient(batch)
         self.update(gradients)
-        self.memory.write(batch)
+        self.remember(batch)
         replayed = self.replayed_batch()
         if replayed is None:
             return {"loss": loss}
         replay_loss, gradients = self.gradient(replayed, replayed=True)
         self.update(gradients, replayed=True)
         return {"loss": loss, "replay_loss": replay_loss}
+
+    def remember(self, batch: Batch) -> None:
+        """Write the batch to memory."""
+        self.memory.write(batch)

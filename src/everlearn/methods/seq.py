@@ -10,6 +10,7 @@ class Seq(GradientMethod):
 
     name = "seq"
     summary = "plain sequential fine-tuning: learns what is in front of it and forgets the rest"
+    family = "baseline"
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch."""

@@ -1,7 +1,8 @@
 """Classification: one softmax over all classes, shared by every task (paper, section 5.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -16,8 +17,9 @@ from everlearn.transfer import on_device
 class Classification(Problem):
     """Choose one of `classes` labels."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, names: Sequence[str] | None = None) -> None:
         self.classes = classes
+        self.label_names = names or [str(label) for label in range(classes)]
 
     def tokenise(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Token ids, and the label as a target row of one."""
@@ -32,15 +34,48 @@ class Classification(Problem):
         """A linear layer from the feature to the classes."""
         return nn.Linear(width, self.classes)
 
-    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Cross-entropy over all classes."""
-        return functional.cross_entropy(logits, on_device(batch.labels.astype("int64"), logits.device))
+    def loss(self, logits: torch.Tensor, batch: Batch, among: Collection[int] | None = None) -> torch.Tensor:
+        """Cross-entropy over all classes, or over those that take part."""
+        if among is not None:
+            absent = torch.ones(logits.shape[1], dtype=torch.bool)
+            absent[list(among)] = False
+            logits = logits.masked_fill(absent.to(logits.device), -torch.inf)
+        return functional.cross_entropy(logits, _labels(batch, logits))
 
-    def rows(self, batch: Batch) -> int:
+    def losses(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Cross-entropy of each example."""
+        return functional.cross_entropy(logits, _labels(batch, logits), reduction="none")
+
+    def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
+        """One for the label's class, zero for the others."""
+        return functional.one_hot(torch.from_numpy(batch.labels.astype("int64")), outputs)
+
+    def row_counts(self, batch: Batch) -> Integers:
         """One an example."""
-        return len(batch)
+        return np.ones(len(batch), dtype=np.int64)
+
+    def right_rows(self, batch: Batch) -> Integers:
+        """The only one there is."""
+        return np.arange(len(batch))
 
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:
         """The class with the largest logit."""
         predicted: Integers = logits.argmax(dim=1).cpu().numpy()
         return predicted
+
+    def texts(self, batch: Batch) -> Sequences:
+        """What goes through the encoder anyway."""
+        return self.sequences(batch)
+
+    def choices(self, batch: Batch) -> list[Integers]:
+        """All classes."""
+        return [np.arange(self.classes)] * len(batch)
+
+    def choose(self, scores: torch.Tensor, batch: Batch) -> Integers:
+        """The class with the largest score."""
+        chosen: Integers = scores.argmax(dim=1).cpu().numpy()
+        return chosen
+
+
+def _labels(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+    return on_device(batch.labels.astype("int64"), logits.device)

@@ -4,9 +4,10 @@ Paper, section 5.2, relation extraction: pairs joined by the encoder's separator
 cross-entropy over all pairs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -28,6 +29,7 @@ class Ranking(Problem):
     """Choose among an example's candidates. A target row holds the label and, behind it, all candidates."""
 
     def __init__(self, names: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.label_names = names
         self._seconds = tokenizer.second_segments(names)
         self.room = int(self._seconds.tokens.lengths.max())
         if tokenizer.max_length - self.room < SHORTEST_SENTENCE:
@@ -56,16 +58,34 @@ class Ranking(Problem):
         """One logit a pair."""
         return nn.Linear(width, 1)
 
-    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Binary cross-entropy, averaged over all pairs."""
-        candidates = _candidates(batch)
-        right = candidates.values == np.repeat(batch.labels, candidates.lengths)
-        targets = on_device(right, logits.device).to(logits.dtype)
-        return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets)
+    def loss(self, logits: torch.Tensor, batch: Batch, among: Collection[int] | None = None) -> torch.Tensor:
+        """Binary cross-entropy, averaged over all pairs, or over those whose candidate takes part."""
+        losses = _pair_losses(logits, batch)
+        if among is not None:
+            losses = losses[on_device(np.isin(_candidates(batch).values, list(among)), losses.device)]
+        return losses.mean()
 
-    def rows(self, batch: Batch) -> int:
+    def losses(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The mean over each example's pairs."""
+        counts = on_device(self.row_counts(batch), logits.device)
+        owners = torch.repeat_interleave(torch.arange(len(batch), device=logits.device), counts)
+        sums = torch.zeros(len(batch), dtype=logits.dtype, device=logits.device)
+        return sums.index_add(0, owners, _pair_losses(logits, batch)) / counts
+
+    def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
+        """One for the pair with the label, minus one for the others: there is only one output to tell them apart."""
+        right = torch.from_numpy(_right(batch)).unsqueeze(1)
+        return 2 * right.to(torch.int64) - 1
+
+    def row_counts(self, batch: Batch) -> Integers:
         """One a pair."""
-        return len(batch.targets.values) - len(batch)
+        return batch.targets.lengths - 1
+
+    def right_rows(self, batch: Batch) -> Integers:
+        """The pair with the label."""
+        starts = np.cumsum(self.row_counts(batch)) - self.row_counts(batch)
+        rights = np.split(_right(batch), starts[1:])
+        return starts + np.array([int(np.flatnonzero(right)[0]) for right in rights], dtype=np.int64)
 
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:
         """The candidate with the largest logit; none where the largest is shared."""
@@ -78,8 +98,36 @@ class Ranking(Problem):
                 predicted[row] = candidates[row][best[0]]
         return predicted
 
+    def texts(self, batch: Batch) -> Sequences:
+        """The sentences without their candidates."""
+        return Sequences(batch.tokens)
+
+    def choices(self, batch: Batch) -> list[Integers]:
+        """The candidates."""
+        candidates = _candidates(batch)
+        return [candidates[row] for row in range(len(batch))]
+
+    def choose(self, scores: torch.Tensor, batch: Batch) -> Integers:
+        """The candidate with the largest score; none where the largest is shared."""
+        rows = np.repeat(np.arange(len(batch)), self.row_counts(batch))
+        candidates = _candidates(batch).values.astype(np.int64)
+        own = scores[on_device(rows, scores.device), on_device(candidates, scores.device)]
+        return self.predict(own.unsqueeze(1), batch)
+
 
 def _candidates(batch: Batch) -> Ragged:
     """A target row without the label in front."""
     targets = batch.targets
     return Ragged(targets.values[targets.positions() > 0], targets.lengths - 1)
+
+
+def _right(batch: Batch) -> npt.NDArray[np.bool_]:
+    """For each pair whether its candidate is the label."""
+    candidates = _candidates(batch)
+    right: npt.NDArray[np.bool_] = candidates.values == np.repeat(batch.labels, candidates.lengths)
+    return right
+
+
+def _pair_losses(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    targets = on_device(_right(batch), logits.device).to(logits.dtype)
+    return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets, reduction="none")

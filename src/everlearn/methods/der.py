@@ -1,0 +1,63 @@
+"""DER++: dark experience replay, which also holds on to what was once answered.
+
+Each example is stored with the logits that the network gave it when it came. A replay asks for the same logits again
+and for the right label: α · MSE + β · CE, both over one draw.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from everlearn.batches import Batch, Floats
+from everlearn.errors import UserError
+from everlearn.methods.base import MethodConfig, Observations, Parts
+from everlearn.methods.replay import SparseReplay
+
+
+class DERPlusPlus(SparseReplay):
+    """REPLAY, with the stored logits as a second target."""
+
+    name = "der++"
+    summary = "replay that asks for the stored logits as well as for the label"
+    family = "replay"
+
+    def __init__(self, config: MethodConfig, parts: Parts) -> None:
+        super().__init__(config, parts)
+        if self.memory.refreshes:
+            raise UserError(
+                "der++ compares a replayed example with the logits that its candidates once had: leave out "
+                "--refresh-negatives."
+            )
+
+    def observe(self, batch: Batch) -> Observations:
+        """Step on the batch, remember it with its logits, and step on old examples when it is time."""
+        answers: list[torch.Tensor] = []
+        loss, gradients = self.gradient_of(self._stream_losses(batch, answers))
+        self.update(gradients)
+        counts = self.problem.row_counts(batch).tolist()
+        notes = [logits.flatten().float().cpu().numpy() for logits in torch.split(torch.cat(answers), counts)]
+        self.memory.write(batch, notes)
+        if not (self.config.replay and self.schedule.is_due()):
+            return {"loss": loss}
+        replayed, stored = self.memory.read_noted(self.schedule.size)
+        replay_loss, gradients = self.gradient_of(self._replay_losses(replayed, stored))
+        self.update(gradients, replayed=True)
+        return {"loss": loss, "replay_loss": replay_loss}
+
+    def _stream_losses(self, batch: Batch, answers: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+        for part, share in self.parts(batch):
+            logits = self.network(self.problem.sequences(part))
+            answers.append(logits.detach())
+            yield share * self.problem.loss(logits, part)
+
+    def _replay_losses(self, batch: Batch, stored: list[Floats]) -> Iterator[torch.Tensor]:
+        start = 0
+        for part, share in self.parts(batch, replayed=True):
+            logits = self.network(self.problem.sequences(part))
+            once = torch.from_numpy(np.concatenate(stored[start : start + len(part)])).to(logits)
+            start += len(part)
+            distance = functional.mse_loss(logits.flatten(), once)
+            label = self.problem.loss(logits, part)
+            yield share * (self.config.der_alpha * distance + self.config.der_beta * label)

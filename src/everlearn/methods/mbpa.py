@@ -1,0 +1,40 @@
+"""MbPA++: replay while learning, and local adaptation to nearest neighbours for each example that is tested."""
+
+from everlearn.batches import Batch
+from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
+from everlearn.methods.local_adaptation import FullAdaptation, HeadAdaptation
+from everlearn.methods.network import NetworkPredictor
+from everlearn.methods.replay import Replay
+from everlearn.methods.retrieval import KeyedMemory, Keys
+
+
+class MbPA(Replay):
+    """REPLAY; each example is stored with its key, the feature that the encoder gave it before it learned anything."""
+
+    name = "mbpa++"
+    summary = "replay, and at test time a few steps on each example's nearest neighbours in memory"
+    family = "retrieval"
+    test_cost = "L steps on K neighbours for each example"
+
+    def __init__(self, config: MethodConfig, parts: Parts) -> None:
+        self.keys = Keys(parts.encoder, parts.problem, parts.ledger.train)
+        super().__init__(config, parts)
+        self._keyed: KeyedMemory | None = None
+
+    def observe(self, batch: Batch) -> Observations:
+        """As REPLAY."""
+        self._keyed = None
+        return super().observe(batch)
+
+    def remember(self, batch: Batch) -> None:
+        """With the keys."""
+        self.memory.write(batch, list(self.keys(batch)))
+
+    def predictor(self) -> Predictor:
+        """The network of this moment and the memory of this moment."""
+        network, meter = self.copy_for_testing(), self.ledger.test
+        if not len(self.memory):
+            return NetworkPredictor(network, self.problem)
+        self._keyed = self._keyed or KeyedMemory(self.memory.view())
+        kind = HeadAdaptation if self.config.local_adaptation == "head" else FullAdaptation
+        return kind(network, self.problem, self._keyed, self.keys.counting_on(meter), self.config, meter)

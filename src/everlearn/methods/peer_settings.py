@@ -1,0 +1,31 @@
+"""Settings that single methods have for themselves; docs/methods.md says where the defaults come from."""
+
+from dataclasses import dataclass
+
+from everlearn.settings import setting
+
+
+@dataclass(frozen=True)
+class PeerSettings:
+    """Settings of single methods."""
+
+    shrinkage: float = setting(1e-4, "share of the identity in the covariance (slda)")
+    ridge_penalty: float = setting(1.0, "λ, what is added to the features' second moment (ridge, ranpac)")
+    random_features: int = setting(10_000, "width of the random layer (ranpac)")
+    der_alpha: float = setting(0.5, "α, weight of the stored logits at a replay (der++)")
+    der_beta: float = setting(0.5, "β, weight of the labels at a replay (der++)")
+    ewc_lambda: float = setting(100.0, "λ, how strongly important weights are held (ewc)")
+    ewc_decay: float = setting(0.9, "share of the old importance that stays when a replay measures it anew (ewc)")
+    gem_groups: int = setting(5, "groups of labels that stand for tasks (gem)")
+    mer_beta: float = setting(0.03, "β, how far a batch's steps are followed (mer)")
+    mer_gamma: float = setting(1.0, "γ, how far all steps of a replay are followed (mer)")
+    mllre_epsilon: float = setting(0.5, "ε, how far the weights follow what was learned since the last replay (mllre)")
+    aligner_steps: int = setting(20, "steps with which each replay refits the aligner (ea-emr)")
+    prototype_examples: int = setting(10, "most examples of a label in its prototype when it is tested (emar)")
+    neighbours: int = setting(32, "K, what is fetched to predict an example (mbpa++) or a test set (meta-mbpa)")
+    local_adaptation: str = setting("head", "what adapts to the neighbours: head, many at once, or full (mbpa++)")
+    local_steps: int = setting(30, "L, steps of local adaptation (mbpa++)")
+    local_lr: float = setting(1e-3, "learning rate of local adaptation (mbpa++)")
+    local_penalty: float = setting(1e-3, "λ, how strongly adapted weights are held (mbpa++)")
+    diverse_share: float = setting(0.01, "share of the stream that is stored, what differs first (meta-mbpa)")
+    writing_weight: float = setting(0.25, "λ, weight of writing an example beside answering it (lamol)")

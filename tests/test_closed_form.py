@@ -1,0 +1,167 @@
+"""Closed-form heads against scikit-learn and their own formulas, and in every order of the stream."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge as SklearnRidge
+from sklearn.neighbors import NearestCentroid
+
+from everlearn.batches import Batch, Integers, Sequences
+from everlearn.problems import Ranking
+from everlearn.problems.ranking import UNDECIDED
+from support import (
+    CLASS_WORDS,
+    MethodFactory,
+    feed,
+    labelled_texts,
+    tiny_encoder,
+    tiny_tokens,
+    tokenised,
+    with_candidates,
+)
+
+METHODS = ["ncm", "slda", "ridge", "ranpac"]
+EXAMPLES = labelled_texts(90, [0, 1, 1, 2, 3, 3, 3, 4, 5], seed=4)
+
+
+@pytest.fixture(scope="module")
+def stream() -> list[Batch]:
+    """Unbalanced, and with every label several times in a batch."""
+    return tokenised(EXAMPLES, 16)
+
+
+@pytest.fixture(scope="module")
+def held_out() -> Batch:
+    return tokenised(labelled_texts(40, range(6), seed=5), 40)[0]
+
+
+def features_of(*batches: Batch) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        encoder = tiny_encoder()
+        return np.concatenate([encoder(Sequences(batch.tokens)).double().numpy() for batch in batches])
+
+
+def labels_of(*batches: Batch) -> Integers:
+    return np.concatenate([batch.labels for batch in batches])
+
+
+def learned(make: MethodFactory, name: str, batches: list[Batch], **settings: Any) -> Any:
+    method = make(name, random_features=48, **settings)
+    feed(method, batches)
+    return method
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_order_of_the_stream_makes_no_difference(name: str, make_method: MethodFactory, held_out: Batch):
+    """Sorted by class, the other way round, shuffled, and in batches of another size."""
+    by_class = sorted(EXAMPLES, key=lambda example: example.label)
+    shuffled = [EXAMPLES[i] for i in np.random.default_rng(0).permutation(len(EXAMPLES))]
+    orders = [(EXAMPLES, 16), (by_class, 16), (by_class[::-1], 16), (shuffled, 7), (shuffled, 1)]
+    predictors = [learned(make_method, name, tokenised(order, size)).predictor() for order, size in orders]
+    scores = [predictor.scores(held_out) for predictor in predictors]
+    for other in scores[1:]:
+        torch.testing.assert_close(other, scores[0], rtol=1e-6, atol=1e-6)
+    predicted = [predictor.predict(held_out).tolist() for predictor in predictors]
+    assert all(one == other for one, other in itertools.pairwise(predicted))
+
+
+def test_ncm_is_the_nearest_centroid(make_method: MethodFactory, stream: list[Batch], held_out: Batch):
+    reference = NearestCentroid().fit(features_of(*stream), labels_of(*stream))
+    predicted = learned(make_method, "ncm", stream).predictor().predict(held_out)
+    assert predicted.tolist() == reference.predict(features_of(held_out)).tolist()
+
+
+@pytest.mark.parametrize("shrinkage", [1e-4, 0.3])
+def test_slda_is_the_discriminant_analysis_of_scikit_learn(
+    shrinkage: float, make_method: MethodFactory, stream: list[Batch], held_out: Batch
+):
+    """With every class as likely as any other, where scikit-learn goes by how often each occurred."""
+    reference = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)
+    reference.fit(features_of(*stream), labels_of(*stream))
+    expected = reference.decision_function(features_of(held_out)) - np.log(reference.priors_)
+    found = learned(make_method, "slda", stream, shrinkage=shrinkage).predictor().scores(held_out).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3 * np.abs(expected).max())
+    assert (found.argmax(1) == expected.argmax(1)).all()
+
+
+@pytest.mark.parametrize("penalty", [0.01, 10.0])
+def test_ridge_is_its_closed_solution(penalty: float, make_method: MethodFactory, stream: list[Batch], held_out: Batch):
+    features, targets = features_of(*stream), np.eye(6)[labels_of(*stream)]
+    reference = SklearnRidge(alpha=penalty, fit_intercept=False, solver="cholesky").fit(features, targets)
+    found = learned(make_method, "ridge", stream, ridge_penalty=penalty).predictor().scores(held_out)
+    np.testing.assert_allclose(found.numpy(), reference.predict(features_of(held_out)), rtol=1e-4, atol=1e-5)
+
+
+def test_ranpac_is_ridge_on_its_random_layer(make_method: MethodFactory, stream: list[Batch], held_out: Batch):
+    method = learned(make_method, "ranpac", stream)
+    layer = method.projection.numpy()
+    assert layer.shape == (32, 48)
+    wide, tested = (np.maximum(features_of(*batches) @ layer, 0) for batches in (stream, [held_out]))
+    reference = SklearnRidge(alpha=1.0, fit_intercept=False, solver="cholesky")
+    reference.fit(wide, np.eye(6)[labels_of(*stream)])
+    found = method.predictor().scores(held_out).numpy()
+    np.testing.assert_allclose(found, reference.predict(tested), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_it_is_solved_once_for_all_test_sets(
+    name: str, make_method: MethodFactory, stream: list[Batch], monkeypatch: pytest.MonkeyPatch
+):
+    method = learned(make_method, name, stream)
+    solved: list[int] = []
+    solve = method.solve
+    monkeypatch.setattr(method, "solve", lambda: solved.append(1) or solve())
+    for _ in range(3):
+        method.predictor()
+    assert len(solved) == 1
+    feed(method, stream[:1])
+    method.predictor()
+    assert len(solved) == 2
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_many_rows_are_added_in_blocks_and_looking_changes_nothing(
+    name: str, make_method: MethodFactory, held_out: Batch, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("everlearn.methods.statistics.ROWS_AT_ONCE", 20)
+    stream = tokenised(EXAMPLES, 8)
+    quiet, looked_at = (make_method(name, random_features=48) for _ in range(2))
+    for batch in stream:
+        for method in (quiet, looked_at):
+            feed(method, [batch])
+        looked_at.predictor()
+    assert torch.equal(quiet.predictor().scores(held_out), looked_at.predictor().scores(held_out))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_class_never_seen_is_never_chosen(name: str, make_method: MethodFactory, held_out: Batch):
+    method = learned(make_method, name, tokenised(labelled_texts(40, [1, 4]), 8))
+    assert set(method.predictor().predict(held_out).tolist()) <= {1, 4}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_ranking_chooses_among_candidates_by_the_sentence_alone(name: str, make_method: MethodFactory):
+    problem = Ranking([" ".join(words) for words in CLASS_WORDS], tiny_tokens())
+    plain = labelled_texts(60, range(6), seed=1)
+    method = make_method(name, problem=problem, random_features=48)
+    feed(method, tokenised(with_candidates(plain, range(6)), 8, problem))
+    asked = tokenised(with_candidates(labelled_texts(30, range(6), seed=2), range(6)), 30, problem)[0]
+    predictor = method.predictor()
+    scores, predicted = predictor.scores(asked), predictor.predict(asked)
+    for row, label in enumerate(predicted.tolist()):
+        candidates = asked.targets[row][1:].tolist()
+        assert label == max(candidates, key=lambda candidate: float(scores[row, candidate]))
+    # One sequence an example went through the encoder, not one for each candidate.
+    assert method.ledger.test.tokens_forward == 2 * len(asked.tokens.values)
+
+
+def test_ranking_among_candidates_never_seen_is_undecided(make_method: MethodFactory):
+    problem = Ranking([" ".join(words) for words in CLASS_WORDS], tiny_tokens())
+    method = make_method("ncm", problem=problem)
+    feed(method, tokenised(with_candidates(labelled_texts(8, [0, 1]), [0, 1]), 4, problem))
+    asked = tokenised(with_candidates(labelled_texts(4, [2, 3]), [2, 3]), 4, problem)[0]
+    assert method.predictor().predict(asked).tolist() == [UNDECIDED] * 4
