@@ -59,13 +59,16 @@ def exact(method: Any) -> Any:
 def record_reads(method: Any, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """What the method draws from its memory from now on, at training and at test time."""
     drawn: list[Batch] = []
-    original = method.memory.sample
 
-    def sample(*arguments: Any) -> Batch:
-        drawn.append(original(*arguments))
-        return drawn[-1]
+    def record(original: Callable[..., Batch]) -> Callable[..., Batch]:
+        def read(*arguments: Any) -> Batch:
+            drawn.append(original(*arguments))
+            return drawn[-1]
 
-    monkeypatch.setattr(method.memory, "sample", sample)
+        return read
+
+    for name in ("read", "sample"):  # to learn from, and to be tested with
+        monkeypatch.setattr(method.memory, name, record(getattr(method.memory, name)))
     return drawn
 
 
