@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Integers = npt.NDArray[np.integer[Any]]
+Floats = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

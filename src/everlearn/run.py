@@ -79,7 +79,9 @@ def _learn(
             before = stream.cursor - len(examples)
             with ledger.train.timed():
                 ledger.train.stream_examples += len(examples)
-                note(method.observe(experiment.problem.tokenise(examples, experiment.tokenizer)))
+                batch = experiment.problem.tokenise(examples, experiment.tokenizer)
+                method.meet(batch)
+                note(method.observe(batch))
             # Once in a while: evaluate on everything where a task ended, on a sample where the user asked for it.
             if method.lifelong:
                 ends = history.ends_between(before, stream.cursor)

@@ -59,7 +59,8 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
         model.pooler = None  # its weights would be counted as trained without ever being used
     longest = min(config.max_length, _longest(model, tokenizer))
     segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
-    return Encoder(model, Tokenizer(tokenizer, longest, segments), pooling).to(device)
+    encoder = Encoder(model, Tokenizer(tokenizer, longest, segments), pooling).to(device)
+    return encoder.requires_grad_(not config.freeze_encoder)
 
 
 def default_pooling(name: str) -> str:

@@ -1,5 +1,6 @@
 """Texts to token ids, once per example, by the encoder's own fast tokenizer."""
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ class Tokenizer:
         self._tokenizer = tokenizer
         self._segments = segments
         """Whether the encoder tells two segments apart by token types."""
+        self._one_at_a_time = threading.Lock()  # the library's tokenizers refuse a second thread
         self.max_length = max_length
         self.pad_id = int(tokenizer.pad_token_id or 0)
         # Two bytes a token where the vocabulary allows it: the memory stores these arrays.
@@ -27,9 +29,10 @@ class Tokenizer:
     def __call__(self, texts: Sequence[str], room: int = 0) -> Ragged:
         """Token ids of each text, cut so that `room` more tokens fit behind it."""
         longest = self.max_length - room
-        encoded = self._tokenizer(
-            list(texts), truncation=True, max_length=longest, return_attention_mask=False, verbose=False
-        )
+        with self._one_at_a_time:
+            encoded = self._tokenizer(
+                list(texts), truncation=True, max_length=longest, return_attention_mask=False, verbose=False
+            )
         return Ragged.from_rows(encoded["input_ids"], self.dtype)
 
     def second_segments(self, texts: Sequence[str]) -> Sequences:

@@ -1,5 +1,6 @@
 """The episodic memory: what a policy let in, read uniformly without replacement (paper, section 3.3)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,6 +87,18 @@ class Memory:
         chosen = rng.choice(len(self), size=min(size, len(self)), replace=False)
         meter.memory_reads += len(chosen)
         return unpack([self._entries[i] for i in chosen], self._token_dtype)
+
+    def all(self) -> Batch:
+        """Everything in it, for whoever looks after it: not a read, and nothing is learned from it."""
+        return unpack(self._entries, self._token_dtype)
+
+    def remove(self, slots: Collection[int]) -> None:
+        """Let go of the entries in these slots."""
+        gone = set(slots)
+        kept = [slot for slot in range(len(self)) if slot not in gone]
+        self._entries = [self._entries[slot] for slot in self._policy.rearranged(kept)]
+        self._bytes = sum(map(footprint, self._entries))
+        self._ledger.memory_entries, self._ledger.memory_bytes = len(self), self._bytes
 
     def state(self) -> dict[str, Any]:
         """Everything, as two flat arrays and plain values."""

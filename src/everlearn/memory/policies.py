@@ -1,6 +1,7 @@
 """Which examples stay in the memory: the decision that is taken once for each example that is offered."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,10 @@ class WritePolicy(ABC):
     @abstractmethod
     def place(self, entries: int, label: int, rng: np.random.Generator) -> int | None:
         """The slot for the next example: `entries` to append, a smaller number to replace, None to let it go."""
+
+    def rearranged(self, kept: Sequence[int]) -> Sequence[int]:
+        """Only the entries in these slots are left: the order in which they lie from now on."""
+        return kept
 
     def state(self) -> dict[str, Any]:
         """What the policy has to remember across a restart."""
@@ -62,6 +67,13 @@ class Ring(WritePolicy):
         assert self.capacity is not None
         self.offered += 1
         return (self.offered - 1) % self.capacity
+
+    def rearranged(self, kept: Sequence[int]) -> Sequence[int]:
+        """Oldest first, as if nothing else had ever been offered."""
+        assert self.capacity is not None
+        oldest = self.offered % self.capacity if self.offered > self.capacity else 0
+        self.offered = len(kept)
+        return sorted(kept, key=lambda slot: (slot < oldest, slot))
 
 
 POLICIES: dict[str, type[WritePolicy]] = {policy.name: policy for policy in (Reservoir, Ring)}

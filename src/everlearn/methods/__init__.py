@@ -3,7 +3,7 @@
 from everlearn.errors import unknown
 from everlearn.methods.a_gem import AGEM
 from everlearn.methods.anml_er import ANMLER
-from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
+from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor, ScoringPredictor
 from everlearn.methods.maml_er import MAMLER
 from everlearn.methods.mtl import MTL
 from everlearn.methods.oml_er import OMLER
@@ -20,4 +20,13 @@ def find_method(name: str) -> type[Method]:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Method", "MethodConfig", "Observations", "Parts", "Predictor", "find_method"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "MethodConfig",
+    "Observations",
+    "Parts",
+    "Predictor",
+    "ScoringPredictor",
+    "find_method",
+]

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from everlearn.batches import Batch, Integers, Ragged, Sequences
+from everlearn.batches import Batch, Floats, Integers, Ragged, Sequences
 from everlearn.encoders import Tokenizer
 from everlearn.examples import Example
 from everlearn.problems.base import Problem
@@ -44,3 +44,13 @@ class Classification(Problem):
         """The class with the largest logit."""
         predicted: Integers = logits.argmax(dim=1).cpu().numpy()
         return predicted
+
+    @property
+    def labels(self) -> Sequence[int]:
+        """Every class."""
+        return range(self.classes)
+
+    def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
+        """The logits themselves."""
+        scores: Floats = logits.float().cpu().numpy()
+        return scores

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from everlearn.batches import Batch, Integers, Ragged, Sequences
+from everlearn.batches import Batch, Floats, Integers, Ragged, Sequences
 from everlearn.encoders import Tokenizer
 from everlearn.errors import UserError
 from everlearn.examples import Example
@@ -77,6 +77,20 @@ class Ranking(Problem):
             if len(best) == 1:
                 predicted[row] = _candidates(batch, row)[best[0]]
         return predicted
+
+    @property
+    def labels(self) -> Sequence[int]:
+        """Every label that has a name."""
+        return range(len(self._seconds))
+
+    def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
+        """The logit of each candidate."""
+        scores = np.full((len(batch), len(self.labels)), -np.inf, dtype=np.float32)
+        counts = batch.targets.lengths - 1
+        own = np.split(logits.squeeze(1).float().cpu().numpy(), np.cumsum(counts)[:-1])
+        for row, score in enumerate(own):
+            scores[row, _candidates(batch, row)] = score
+        return scores
 
 
 def _candidates(batch: Batch, row: int) -> Integers:
