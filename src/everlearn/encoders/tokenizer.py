@@ -28,6 +28,8 @@ class Tokenizer:
 
     def __call__(self, texts: Sequence[str], room: int = 0) -> Ragged:
         """Token ids of each text, cut so that `room` more tokens fit behind it."""
+        if not texts:
+            return Ragged.from_rows([], self.dtype)
         longest = self.max_length - room
         with self._one_at_a_time:
             encoded = self._tokenizer(
