@@ -82,10 +82,15 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             del self.learner_
         return self.partial_fit(texts, labels)
 
+    def begin(self) -> Self:
+        """Be ready to learn, with nothing learned yet: a model that can be saved and served."""
+        self._build()
+        return self
+
     def partial_fit(self, texts: Any, labels: Any) -> Self:
         """Learn more examples, in the order given. Labels that were never seen before are welcome."""
         checked = as_texts(texts)
-        names = as_labels(labels, len(checked), self._labels.kind if self._is_fitted() else None)
+        names = as_labels(labels, len(checked), self.label_kind)
         if not self._is_fitted():
             self._build()
         examples = [Example(text, self._labels.number(name)) for text, name in zip(checked, names, strict=True)]
@@ -111,7 +116,7 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What is known now, for predicting elsewhere while learning goes on here."""
         self._check_fitted()
         if not self._labels.known:
-            raise UserError("every label has been forgotten: learn some examples first.")
+            raise NotFittedError("no label is known: learn some examples first.")
         if self._snapshot is None:
             predictor = self.learner_.predictor()
             names = {self._labels.number(name): name for name in self._labels.known}
@@ -123,6 +128,11 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Every label learned so far, sorted."""
         self._check_fitted()
         return np.array(self._labels.known)
+
+    @property
+    def label_kind(self) -> type | None:
+        """Whether labels are strings or whole numbers; None while there are none."""
+        return self._labels.kind if self._is_fitted() else None
 
     @property
     def counts_(self) -> dict[Label, int]:
@@ -207,8 +217,13 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | Path) -> "LifelongClassifier":
         """The model in a folder that `save` wrote; it goes on learning as if it had never stopped."""
-        params, state = storage.load(Path(folder))
-        classifier = cls(**params)
+        params, state, _ = storage.load(Path(folder))
+        return cls.from_saved(params, state)
+
+    @classmethod
+    def from_saved(cls, params: dict[str, Any], state: dict[str, Any]) -> "LifelongClassifier":
+        """The classifier with these parameters in the state that `state` gave."""
+        classifier = cls(**{**params, "settings": params["settings"] or None})
         classifier._build()
         classifier.restore(state)
         return classifier

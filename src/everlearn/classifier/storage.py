@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,21 +52,14 @@ def save(classifier: "LifelongClassifier", folder: Path, extra: dict[str, Any] |
     return folder
 
 
-def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and the state of the model in a folder."""
-    params, state, _ = load_all(folder)
-    return params, state
-
-
-def load_all(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The same, with what was given to `save` as `extra`."""
+def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The parameters and the state of the model in a folder, and what was given to `save` as `extra`."""
     config = _read_config(folder)
-    damaged: list[str] = []
-    saved = checkpoint.load_newest(folder / CHECKPOINTS, damaged.append)
+    saved = checkpoint.load_newest(folder / CHECKPOINTS, warnings.warn)
     if saved is None:
         raise UserError(f"the model in {folder} is damaged, no checkpoint in it is whole: take it from a backup.")
     state = saved[1]
-    return config["params"], state["classifier"], {**state["extra"], "damaged": damaged}
+    return config["params"], state["classifier"], state["extra"]
 
 
 @contextmanager
