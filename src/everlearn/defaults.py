@@ -55,7 +55,7 @@ SHORT_STREAM_METHODS: dict[str, Mapping[str, Any]] = {
 # (docs/classifier.md says what was measured); with the encoder trained along, the settings for short streams hold.
 CLASSIFIER_METHOD = "replay"
 CLASSIFIER: Mapping[str, Any] = {"stream": "file", "open_classes": True}
-FROZEN_ENCODER: Mapping[str, Any] = {"batch_size": 8, "head_lr": 1e-3, "replay_interval": 20}
+FROZEN_ENCODER: Mapping[str, Any] = {"batch_size": 8, "head_lr": 2e-3, "replay_interval": 8, "replay_rate": 1.0}
 
 _OWN = [*PAPER.values(), *PAPER_FEWREL_METHODS.values(), *SHORT_STREAM_METHODS.values()]
 VARYING = {name for own in (PAPER_FEWREL, SHORT_STREAM, *_OWN) for name in own}

@@ -78,13 +78,13 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
                 429, f"{learning.backlog:,} examples are waiting to be learned: try again.", {"Retry-After": str(wait)}
             )
         pairs = [(example.text, example.label) for example in request.examples]
-        with kinds.agreed([label for _, label in pairs]):
-            try:
-                ids = await run_in_threadpool(learning.journal.append, pairs)
-            except JournalFullError as error:
-                raise HTTPException(
-                    507, f"nothing can be written down ({error}), so nothing was taken: make room on the disk."
-                ) from error
+        kinds.check([label for _, label in pairs])
+        try:
+            ids = await run_in_threadpool(learning.journal.append, pairs)
+        except JournalFullError as error:
+            raise HTTPException(
+                507, f"nothing can be written down ({error}), so nothing was taken: make room on the disk."
+            ) from error
         learning.wake()
         metrics.accepted.inc(len(ids))
         return schemas.ExamplesResponse(ids=ids, backlog=learning.backlog)
@@ -144,39 +144,31 @@ class _LabelKind:
         waiting = learning.journal.read(learning.position, 1)
         self._kind = learning.classifier.label_kind or (type(waiting[0].label) if waiting else None)
 
-    def agreed(self, labels: Sequence[str | int]) -> "_LabelKind":
+    def check(self, labels: Sequence[str | int]) -> None:
         kinds = {type(label) for label in labels} | ({self._kind} if self._kind else set())
         if len(kinds) > 1:
             raise HTTPException(422, "labels have to be all texts or all whole numbers, as in the model.")
-        (self._wanted,) = kinds
-        return self
-
-    def __enter__(self) -> None:
-        self._before, self._kind = self._kind, self._wanted
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:
-            self._kind = self._before
+        (self._kind,) = kinds
 
 
 def _describe(learning: Learning) -> schemas.ModelResponse:
-    classifier = learning.classifier
+    classifier, facts = learning.classifier, learning.facts
     return schemas.ModelResponse(
         method=classifier.method,
         encoder=classifier.encoder,
-        examples=classifier.examples_,
-        labels=[schemas.LabelCount(label=label, examples=count) for label, count in classifier.counts_.items()],
-        memory_entries=len(classifier.learner_.memory),
+        examples=facts.examples,
+        labels=[schemas.LabelCount(label=label, examples=count) for label, count in facts.counts.items()],
+        memory_entries=facts.memory_entries,
         memory_capacity=classifier.memory_capacity,
         backlog=learning.backlog,
         learning=learning.busy,
         examples_per_second=learning.rate,
-        accuracy=learning.arrivals.accuracy,
-        accuracy_curve=[schemas.Point(examples=n, accuracy=share) for n, share in list(learning.arrivals.points)],
-        recent=[schemas.RecentExample(**recent) for recent in reversed(list(learning.arrivals.recent))],
-        retention=[schemas.Retained(**row) for row in learning.retention.as_rows()],
+        accuracy=facts.accuracy,
+        accuracy_curve=[schemas.Point(examples=examples, accuracy=share) for examples, share in facts.curve],
+        recent=[schemas.RecentExample(**recent) for recent in facts.recent],
+        retention=[schemas.Retained(**row) for row in facts.retention],
         created=classifier.created_,
-        updated=classifier.updated_,
+        updated=facts.updated,
     )
 
 

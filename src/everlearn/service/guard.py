@@ -13,16 +13,15 @@ OPEN_PATHS = ("/", "/health")
 OPEN_FOLDER = "/page/"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
+WITH_BODY = ("POST", "PUT", "PATCH")
+TOO_LARGE = 413, f"the request is larger than {LARGEST_BODY:,} bytes: send less at a time."
+
 HEADERS = [
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 ]
-
-
-class _TooLargeError(Exception):
-    pass
 
 
 class Guard:
@@ -39,12 +38,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
 
         async def reply(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 message = {**message, "headers": [*message["headers"], *HEADERS]}
                 self._count(scope["method"], message["status"])
             await send(message)
@@ -54,11 +50,13 @@ class Guard:
         if refusal:
             await _answer(reply, *refusal)
             return
-        try:
-            await self._app(scope, _limited(receive), reply)
-        except _TooLargeError:
-            if not started:
-                await _answer(reply, 413, f"the request is larger than {LARGEST_BODY:,} bytes: send less at a time.")
+        if scope["method"] in WITH_BODY:
+            body = await _read(receive)
+            if body is None:
+                await _answer(reply, *TOO_LARGE)
+                return
+            receive = _again(body, receive)
+        await self._app(scope, receive, reply)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").rpartition(":")
@@ -71,26 +69,35 @@ class Guard:
             scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
                 return 401, "a token is needed: send it as `Authorization: Bearer TOKEN`."
-        if scope["method"] in ("POST", "PUT", "PATCH"):
+        if scope["method"] in WITH_BODY:
             kind = headers.get(b"content-type", b"").decode("latin-1").lower().replace(" ", "")
             if kind not in ("application/json", "application/json;charset=utf-8"):
                 return 415, "the body has to be JSON: send it with the content type application/json."
             length = headers.get(b"content-length", b"0")
             if length.isdigit() and int(length) > LARGEST_BODY:
-                return 413, f"the request is larger than {LARGEST_BODY:,} bytes: send less at a time."
+                return TOO_LARGE
         return None
 
 
-def _limited(receive: Receive) -> Receive:
-    taken = 0
+async def _read(receive: Receive) -> bytes | None:
+    """The body; None where it is too large, whatever its length was said to be."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LARGEST_BODY:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A body that was read already, then whatever else comes."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def take() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > LARGEST_BODY:
-            raise _TooLargeError
-        return message
+        return waiting.pop() if waiting else await receive()
 
     return take
 

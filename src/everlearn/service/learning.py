@@ -7,10 +7,11 @@ loaded and the journal read on from that number, so nothing is lost or learned t
 import logging
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from everlearn.classifier import LifelongClassifier, Snapshot, storage
+from everlearn.classifier import Label, LifelongClassifier, Snapshot, storage
 from everlearn.errors import UserError
 from everlearn.service.journal import Journal, JournalFullError
 from everlearn.service.watching import Arrivals, Retention
@@ -23,6 +24,20 @@ SECONDS_BETWEEN_RETENTION = 20.0
 IDLE_SECONDS = 0.5
 
 log = logging.getLogger("everlearn.service")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What there is to say about the model between two portions; other threads read this and never the model."""
+
+    examples: int
+    counts: dict[Label, int]
+    memory_entries: int
+    updated: str
+    accuracy: float | None
+    curve: tuple[tuple[int, float], ...]
+    recent: tuple[dict[str, Any], ...]
+    retention: tuple[dict[str, Any], ...]
 
 
 class Learning(threading.Thread):
@@ -52,6 +67,7 @@ class Learning(threading.Thread):
         if saved:
             self.arrivals.restore(saved["arrivals"])
             self.retention.restore(saved["retention"])
+        self.facts = self._facts()
         journal.go_on_from(self.position)
         if journal.first > self.position + 1:
             raise UserError(
@@ -124,6 +140,7 @@ class Learning(threading.Thread):
         self.classifier.partial_fit(texts, labels)
         self.snapshot = self.classifier.snapshot()
         self.position = entries[-1].id
+        self.facts = self._facts()
         measured = len(entries) / max(time.monotonic() - start, 1e-6)
         self.rate = measured if not self.rate else 0.8 * self.rate + 0.2 * measured
         return True
@@ -139,3 +156,16 @@ class Learning(threading.Thread):
         if self.snapshot and late and self.position != self._measured_position:
             self.retention.measure(self.classifier, self.snapshot)
             self._measured_at, self._measured_position = time.monotonic(), self.position
+            self.facts = self._facts()
+
+    def _facts(self) -> Facts:
+        return Facts(
+            examples=self.classifier.examples_,
+            counts=self.classifier.counts_,
+            memory_entries=len(self.classifier.learner_.memory),
+            updated=self.classifier.updated_,
+            accuracy=self.arrivals.accuracy,
+            curve=tuple(self.arrivals.points),
+            recent=tuple(reversed(self.arrivals.recent)),
+            retention=tuple(self.retention.as_rows()),
+        )

@@ -23,13 +23,13 @@ class Metrics:
         )
         for name, help_text, value in (
             ("everlearn_backlog", "Acknowledged examples that are not learned yet.", lambda: learning.backlog),
-            ("everlearn_examples_learned", "Examples in the model.", lambda: learning.classifier.examples_),
-            ("everlearn_labels", "Labels known.", lambda: len(learning.snapshot.names) if learning.snapshot else 0),
-            ("everlearn_memory_entries", "Examples in memory.", lambda: len(learning.classifier.learner_.memory)),
+            ("everlearn_examples_learned", "Examples in the model.", lambda: learning.facts.examples),
+            ("everlearn_labels", "Labels known.", lambda: len(learning.facts.counts)),
+            ("everlearn_memory_entries", "Examples in memory.", lambda: learning.facts.memory_entries),
             (
                 "everlearn_arrivals_accuracy",
                 "Accuracy on the last arrivals.",
-                lambda: learning.arrivals.accuracy or 0,
+                lambda: learning.facts.accuracy or 0,
             ),
             ("everlearn_learning_failed", "1 when nothing more is learned.", lambda: learning.failure is not None),
             ("everlearn_saving_failed", "1 when the last save failed.", lambda: learning.save_failure is not None),

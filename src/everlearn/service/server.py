@@ -2,10 +2,12 @@
 
 import ipaddress
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from everlearn.classifier import LifelongClassifier, storage
 from everlearn.errors import UserError
@@ -40,18 +42,25 @@ def serve(
         journal = Journal(folder / JOURNAL)
         learning = Learning(folder, classifier, extra, journal)
         app = create_app(learning, most_waiting, token, loopback_only=loopback)
-        config = uvicorn.Config(
-            app, host=host, port=port, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30
-        )
-        try:
-            listening = config.bind_socket()
-        except SystemExit as error:  # uvicorn's way to say that the address is taken
-            raise UserError(f"cannot serve on {host}:{port}: the address is taken or not this machine's.") from error
+        web, listening = web_server(app, host, port)
         address = f"[{host}]" if ":" in host else host
         screen.say(f"serving {folder} on http://{address}:{listening.getsockname()[1]} (stop with Ctrl-C)")
-        uvicorn.Server(config).run(sockets=[listening])
+        web.run(sockets=[listening])
         journal.close()
         screen.say(f"{folder}: {classifier.examples_:,} examples learned and saved")
+
+
+def web_server(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
+    """A server that is not running yet, and the socket it will answer on: who comes early waits."""
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30
+    )
+    try:
+        listening = config.bind_socket()
+    except SystemExit as error:  # uvicorn's way to say that the address is taken
+        raise UserError(f"cannot serve on {host}:{port}: the address is taken or not this machine's.") from error
+    listening.listen()
+    return uvicorn.Server(config), listening
 
 
 def is_loopback(host: str) -> bool:

@@ -14,7 +14,7 @@ WINDOW = 100
 """Examples over which the accuracy on what just arrived is taken."""
 MOST_POINTS = 240
 """Points kept of its curve; beyond that every other one goes."""
-RECENT = 8
+RECENT = 5
 """Examples shown as just learned."""
 PROBES_PER_LABEL = 8
 FEWEST_PROBES = 3
