@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,7 +44,10 @@ class Chromium:
         self._numbers = itertools.count(1)
         self.messages: list[str] = []
         """What the page complained about: errors, and files it may not load."""
-        self._page: ClientConnection = connect(self._address(profile), max_size=None, open_timeout=30)
+        self._open = ExitStack()
+        self._page: ClientConnection = self._open.enter_context(
+            connect(self._address(profile), max_size=None, open_timeout=30)
+        )
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -51,7 +55,7 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._page.close()
+        self._open.close()
         self._process.terminate()
         self._process.wait(20)
 

@@ -19,8 +19,8 @@ from everlearn.service.journal import Journal
 from everlearn.service.learning import Learning
 from everlearn.service.server import web_server
 
-SETTINGS = {"encoder": "tiny", "settings": {"head_lr": 0.03}}
-OPTIONS = ("--encoder", "tiny", "--head-lr", "0.03")
+SETTINGS = {"encoder": "tiny", "settings": {"head_lr": 0.03, "batch_size": 2, "replay_interval": 2}}
+OPTIONS = ("--encoder", "tiny", "--head-lr", "0.03", "--batch-size", "2", "--replay-interval", "2")
 
 
 class Client:
@@ -47,7 +47,7 @@ class Client:
             connection.close()
         kind = answer.headers.get("content-type", "")
         given = {name.lower(): value for name, value in answer.headers.items()}
-        return answer.status, given, json.loads(content) if "json" in kind else content.decode()
+        return answer.status, given, json.loads(content) if "json" in kind and content else content.decode()
 
     def get(self, path: str) -> tuple[int, Any]:
         status, _, answer = self.send("GET", path)

@@ -1,6 +1,6 @@
 """The page in a real browser: teach two labels, ask, see the answer, add a third label, ask again."""
 
-import warnings
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from running_service import service
 
 PROGRAM = find_chromium()
 if PROGRAM is None:
-    warnings.warn("no Chromium or Chrome was found: the page is not tested in a browser", stacklevel=1)
     pytest.skip("no Chromium or Chrome was found: the page is not tested in a browser", allow_module_level=True)
 
 SENTENCES = {"fruit": "the of and", "cars": "to in is", "music": "it for on"}
@@ -33,7 +32,8 @@ def teach(page: Chromium, label: str, text: str) -> None:
     page.fill("teach-text", text)
     page.fill("teach-label", label)
     page.press_enter()  # in the label's field, as one would
-    page.wait_for(f"document.getElementById('teach-result').textContent === 'Learned as “{label}”.'")
+    said = json.dumps(f"Learned as “{label}”.")
+    page.wait_for(f"document.getElementById('teach-result').textContent === {said}")
     page.wait_for("document.getElementById('teach-text').value === ''")
     page.run("document.getElementById('teach-result').textContent = ''")
 
@@ -54,13 +54,14 @@ def test_teach_ask_teach_more_ask_again(page: Chromium):
         for label in ("fruit", "cars"):
             teach(page, label, SENTENCES[label])
     assert [ask(page, SENTENCES[label]) for label in ("fruit", "cars")] == ["fruit", "cars"]
-    for _ in range(16):
-        teach(page, "music", SENTENCES["music"])
+    for _ in range(8):
+        for label in SENTENCES:
+            teach(page, label, SENTENCES[label])
     assert [ask(page, text) for text in SENTENCES.values()] == list(SENTENCES)
-    page.wait_for("document.getElementById('fact-examples').textContent === '28'")
+    page.wait_for("document.getElementById('fact-examples').textContent === '36'")
     assert page.run("document.getElementById('fact-labels').textContent") == "3"
     labels = page.run("[...document.querySelectorAll('#labels .name')].map((one) => one.textContent)")
-    assert labels == ["music", "cars", "fruit"]
+    assert labels == ["cars", "fruit", "music"]
     assert page.run("document.querySelectorAll('#recent li').length") == 5
     assert page.run("document.querySelectorAll('#curve .line').length") == 1
 
@@ -69,7 +70,7 @@ def test_what_is_taught_is_shown_as_text_and_never_run(page: Chromium):
     attack = "<img src=x onerror=\"document.title='taken'\">"
     teach(page, attack, f"{attack} the of")
     ask(page, "the of")
-    page.wait_for(f"document.getElementById('labels').textContent.includes({attack!r})")
+    page.wait_for(f"document.getElementById('labels').textContent.includes({json.dumps(attack)})")
     assert page.run("document.title") == "everlearn"
     assert page.run("document.querySelectorAll('main img').length") == 0
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ def serve(
         web, listening = web_server(app, host, port)
         address = f"[{host}]" if ":" in host else host
         screen.say(f"serving {folder} on http://{address}:{listening.getsockname()[1]} (stop with Ctrl-C)")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn ends in order at a signal and then sends it once more, to what was in force before.
+            signal.signal(number, lambda *_: None)
         web.run(sockets=[listening])
         journal.close()
         screen.say(f"{folder}: {classifier.examples_:,} examples learned and saved")

@@ -82,7 +82,7 @@ find("teach").addEventListener("submit", (event) => {
       result.textContent = `Learned as “${label}”.`;
       find("teach-text").value = "";
       find("teach-text").focus();
-      await refresh();
+      refresh();
     } catch (error) {
       complain(result, error);
     }
