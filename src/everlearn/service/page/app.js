@@ -141,7 +141,7 @@ function shape(tag, attributes, text) {
 
 function drawCurve(points) {
   const curve = find("curve");
-  const [left, right, top, bottom] = [44, 548, 12, 170];
+  const [left, right, top, bottom] = [64, 548, 12, 168];
   const shapes = [0, 0.5, 1].flatMap((share) => {
     const y = bottom - share * (bottom - top);
     return [
