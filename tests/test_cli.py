@@ -7,9 +7,11 @@ import sys
 import pytest
 import yaml
 
-from everlearn import __version__, cli
+from everlearn import __version__
+from everlearn.cli import experiments
 from everlearn.config import Config, settings
 from everlearn.encoders import KNOWN
+from everlearn.errors import UserError
 from everlearn.memory import POLICIES
 from everlearn.methods import METHODS
 from everlearn.settings import help_text
@@ -169,9 +171,9 @@ def built(everlearn, monkeypatch):
 
         def stop(config, *rest):
             seen.append(config)
-            raise cli.UserError("enough")
+            raise UserError("enough")
 
-        monkeypatch.setattr(cli, "run_once", stop)
+        monkeypatch.setattr(experiments, "run_once", stop)
         everlearn("run", *arguments)
         return seen[0]
 
@@ -329,7 +331,7 @@ def test_ctrl_c_says_how_to_go_on(everlearn, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run_once", interrupted)
+    monkeypatch.setattr(experiments, "run_once", interrupted)
     code, out, err = everlearn("run")
     assert (code, out) == (130, "")
     assert "--resume" in err

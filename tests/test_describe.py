@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 import fewrel_sample
-from everlearn import cli
+from everlearn.cli import experiments
 from fewrel_sample import CLUSTERS, write_sample
 
 
@@ -89,7 +89,8 @@ def test_the_table_and_the_json_say_the_same(describe, file_stream):
 
 
 def test_docstrings_as_a_table_and_as_json(describe, monkeypatch):
-    monkeypatch.setattr(cli, "benchmark_for", cache(cli.benchmark_for))  # one look at the installed packages is enough
+    # One look at the installed packages is enough.
+    monkeypatch.setattr(experiments, "benchmark_for", cache(experiments.benchmark_for))
     code, out, err = describe(*DOCSTRINGS)
     assert code == 0, err
     _, header, rows = table(out)

@@ -26,8 +26,8 @@ LAYERS: list[list[set[str]]] = [
     [{"run_folder"}, {"feed"}],
     [{"experiment"}],
     [{"recorder", "progress", "events"}],
-    [{"run"}],
-    [{"comparison", "description"}],
+    [{"run"}, {"classifier"}],
+    [{"comparison", "description"}, {"service"}],
     [{"cli", "__main__"}],
 ]
 
@@ -98,7 +98,8 @@ def test_imports_only_point_down(path: Path):
     wrong = []
     for imported, name in own_imports(path):
         if room == "__init__":
-            wrong.append(imported)  # the package itself holds its version and nothing else
+            # The package itself holds its version, and the classifier for whoever asks for it.
+            wrong += [] if (imported, name) == ("classifier", "LifelongClassifier") else [imported]
             continue
         if imported in room_mates(room):
             continue

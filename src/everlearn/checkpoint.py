@@ -21,7 +21,10 @@ KEPT = 2
 _ARRAY, _TENSOR = "__array__", "__tensor__"
 
 
-def save(folder: Path, position: int, state: dict[str, Any]) -> Path:
+RESUME = "make room and go on with --resume, which starts from what was saved before"
+
+
+def save(folder: Path, position: int, state: dict[str, Any], advice: str = RESUME, kept: int = KEPT) -> Path:
     """Write `state` (nested dicts and lists of plain values, arrays and tensors) as the checkpoint of `position`."""
     final = folder / f"{position:012d}"
     partial = folder / f"{final.name}.partial"
@@ -38,14 +41,11 @@ def save(folder: Path, position: int, state: dict[str, Any]) -> Path:
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
-        raise UserError(
-            f"could not write a checkpoint in {folder}: {reason}; make room and go on with --resume, "
-            "which starts from what was saved before."
-        ) from error
+        raise UserError(f"could not write a checkpoint in {folder}: {reason}; {advice}.") from error
     # A higher number is left from before a damaged checkpoint was passed over: it must not outlive good ones.
     newest_first = _newest_first(folder)
     newer = [path for path in newest_first if int(path.name) > position]
-    for old in [*newer, *newest_first[len(newer) + KEPT :]]:
+    for old in [*newer, *newest_first[len(newer) + kept :]]:
         shutil.rmtree(old)
     return final
 

@@ -84,6 +84,12 @@ SHORT_STREAM_PEERS: dict[str, Mapping[str, Any]] = {
     "ranpac": {"random_features": 2000},
 }
 
+# The classifier: labels are never known in advance. On a frozen encoder a head can learn fast and replay is cheap
+# (docs/classifier.md says what was measured); with the encoder trained along, the settings for short streams hold.
+CLASSIFIER_METHOD = "replay"
+CLASSIFIER: Mapping[str, Any] = {"stream": "file", "open_classes": True}
+FROZEN_ENCODER: Mapping[str, Any] = {"batch_size": 8, "head_lr": 2e-3, "replay_interval": 8, "replay_rate": 1.0}
+
 _BY_METHOD = (PAPER, EVERYWHERE, PAPER_FEWREL_METHODS, SHORT_STREAM_METHODS, SHORT_STREAM_PEERS)
 _OWN = [own for table in _BY_METHOD for own in table.values()]
 VARYING = {name for own in (PAPER_FEWREL, SHORT_STREAM, *_OWN) for name in own}
@@ -116,3 +122,9 @@ def _published(stream: str, method: str) -> dict[str, Any]:
     if method == "replay":
         choices.update(clip_norm=10.0 if stream == "fewrel" else 25.0, clip_replay_only=True)
     return choices
+
+
+def classifier_defaults(method: str, frozen: bool) -> dict[str, Any]:
+    """The settings of a classifier that differ from those of a run over a file with this method."""
+    own = FROZEN_ENCODER if frozen and method == CLASSIFIER_METHOD else {}
+    return {**CLASSIFIER, "method": method, **own}

@@ -1,10 +1,13 @@
 """Episodes out of a stream of batches, and when the memory is replayed (paper, section 3.3 and appendix A.3)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from everlearn.batches import Batch
+import numpy as np
+
+from everlearn.batches import Batch, Integers
 from everlearn.ledger import Meter
 from everlearn.memory import Memory
 
@@ -101,6 +104,14 @@ class EpisodeBuilder:
         if not self._support:
             return None
         return self._complete(self._support.pop())
+
+    def discard(self, chosen: Callable[[Batch], Integers]) -> int:
+        """Take examples out of the half-built episode; how many there were."""
+        waiting = sum(map(len, self._support))
+        kept = [batch.take(np.setdiff1d(np.arange(len(batch)), chosen(batch))) for batch in self._support]
+        self._support = [batch for batch in kept if len(batch)]
+        self._expects_query = self._expects_query and bool(self._support)
+        return waiting - sum(map(len, self._support))
 
     def _complete(self, query: Batch, replayed: bool = False) -> Episode:
         episode = Episode(self._support, query, replayed)

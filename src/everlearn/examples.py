@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+UNLABELLED = -1
+"""Stands for a label where there is none: in a text that is only to be predicted, and where nothing can be chosen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:

@@ -18,7 +18,7 @@ from everlearn.feed import Feed
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory
 from everlearn.methods import Method, Parts, find_method
-from everlearn.problems import Classification, NegativeRefresher, Problem, Ranking
+from everlearn.problems import Classification, NegativeRefresher, OpenClassification, Problem, Ranking
 from everlearn.seeding import generator
 from everlearn.streams import Benchmark, Stream, load_benchmark, one_pass, pooled, task_ends
 
@@ -45,6 +45,7 @@ class Experiment:
             dropout["cuda"] = torch.cuda.get_rng_state(self.device)
         return {
             "cursor": self.stream.cursor,
+            "problem": self.problem.state(),
             "method": self.method.state(),
             "memory": self.memory.state(),
             "history": self.history.state(),
@@ -55,6 +56,7 @@ class Experiment:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where a saved run stood."""
         self.stream.skip_to(state["cursor"])
+        self.problem.restore(state["problem"])
         self.method.restore(state["method"])
         self.memory.restore(state["memory"])
         self.history.restore(state["history"])
@@ -72,7 +74,7 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
     torch.manual_seed(int(generator(seed, "torch").integers(2**62)))
     ledger = Ledger()
     encoder = load_encoder(config.encoder, device)
-    problem = _problem(benchmark, encoder.tokenizer)
+    problem = _problem(config, benchmark, encoder.tokenizer)
     memory = Memory(config.memory, encoder.tokenizer.dtype, ledger, seed, _refresher(config, benchmark))
     kind = find_method(config.method.method)
     method = kind(config.method, Parts(encoder, problem, memory, ledger, seed))
@@ -110,9 +112,13 @@ def benchmark_for(config: Config) -> Benchmark:
     return load_benchmark(config.stream, embed)
 
 
-def _problem(benchmark: Benchmark, tokenizer: Tokenizer) -> Problem:
+def _problem(config: Config, benchmark: Benchmark, tokenizer: Tokenizer) -> Problem:
     if benchmark.problem == "ranking":
+        if config.method.open_classes:
+            raise UserError(f"--open-classes is for classification: {benchmark.name} has its candidates given.")
         return Ranking(benchmark.labels, tokenizer)
+    if config.method.open_classes:
+        return OpenClassification()
     return Classification(len(benchmark.labels), benchmark.labels)
 
 

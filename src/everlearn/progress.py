@@ -26,15 +26,15 @@ class Screen:
         for text in texts:
             self.say(text)
 
-    def track(self, title: str, total: int, done: int) -> "Tracker":
-        """Follow a run of `total` examples, `done` of which are behind it."""
+    def track(self, title: str, total: int | None, done: int) -> "Tracker":
+        """Follow a run of `total` examples (None: nobody knows how many), `done` of which are behind it."""
         return Tracker(self, title, total, done, bar=self.console.is_terminal and not self._quiet, mute=self._quiet)
 
 
 class Tracker:
     """Progress of one run; a context manager."""
 
-    def __init__(self, screen: Screen, title: str, total: int, done: int, bar: bool, mute: bool) -> None:
+    def __init__(self, screen: Screen, title: str, total: int | None, done: int, bar: bool, mute: bool) -> None:
         self._screen = screen
         self._title = title
         self._total = total
@@ -78,8 +78,7 @@ class Tracker:
             self._progress.update(self._task, completed=done, rate=f"{rate:,.0f}", loss=self._loss)
         elif not self._mute and now - self._spoke >= SECONDS_BETWEEN_LINES:
             self._spoke = now
-            left = (self._total - done) / max(rate, 1e-9)
-            self._screen.say(
-                f"{self._title}: {done:,} of {self._total:,} examples, {rate:,.0f} examples/s, loss {self._loss}, "
-                f"about {left:,.0f} s left"
-            )
+            of, left = "", ""
+            if self._total is not None:
+                of, left = f" of {self._total:,}", f", about {(self._total - done) / max(rate, 1e-9):,.0f} s left"
+            self._screen.say(f"{self._title}: {done:,}{of} examples, {rate:,.0f} examples/s, loss {self._loss}{left}")

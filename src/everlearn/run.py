@@ -90,6 +90,7 @@ def _learn(
                 with ledger.train.phase("data"):
                     batch = next(stream)
                 ledger.train.stream_examples += len(batch)
+                method.meet(batch)
                 note(method.observe(batch))
             # Once in a while: evaluate on everything where a task ended, on a sample where the user asked for it.
             if method.lifelong:

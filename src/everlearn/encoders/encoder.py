@@ -29,6 +29,7 @@ class EncoderConfig:
     encoder: str = setting("minilm", "encoder: minilm, bert, tiny, a Hugging Face name, or a local folder")
     pooling: str = setting("auto", "feature of a text: cls, mean or pooler; auto = the encoder's own")
     max_length: int = setting(448, "longest text in tokens; longer ones are cut")
+    freeze_encoder: bool = setting(False, "leave the encoder as it is and learn only what stands on it")
     dropout: float = setting(0.0, "dropout inside the encoder while learning, the same for every method")
     precision: str = setting("auto", "what the encoder computes in: fp32 or bf16; auto = bf16 on a GPU, else fp32")
 

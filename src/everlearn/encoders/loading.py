@@ -73,7 +73,7 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     # The kernels of the fast path know bf16 but not fp32, and no dropout.
     if device.type == "cuda" and precision == "bf16" and config.dropout == 0:
         encoder.fast_path = _working_fast_path(encoder)
-    return encoder
+    return encoder.requires_grad_(not config.freeze_encoder)
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:

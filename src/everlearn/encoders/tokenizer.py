@@ -1,5 +1,6 @@
 """Texts to token ids, once per example, by the encoder's own fast tokenizer."""
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ class Tokenizer:
         self._tokenizer = tokenizer
         self._segments = segments
         """Whether the encoder tells two segments apart by token types."""
+        self._one_at_a_time = threading.Lock()  # the library's tokenizers refuse a second thread
         self.max_length = max_length
         self.pad_id = int(tokenizer.pad_token_id or 0)
         # Two bytes a token where the vocabulary allows it: the memory stores these arrays.
@@ -26,13 +28,17 @@ class Tokenizer:
 
     def __call__(self, texts: Sequence[str], room: int = 0) -> Ragged:
         """Token ids of each text, cut so that `room` more tokens fit behind it."""
+        if not texts:
+            return Ragged.from_rows([], self.dtype)
         # Asked directly, without the masks and types that the wrapper would build and nobody would read.
         backend = self._tokenizer.backend_tokenizer
-        if backend.padding is not None:
-            backend.no_padding()
-        if backend.truncation is None or backend.truncation["max_length"] != self.max_length - room:
-            backend.enable_truncation(self.max_length - room)
-        return Ragged.from_rows([encoded.ids for encoded in backend.encode_batch_fast(list(texts))], self.dtype)
+        with self._one_at_a_time:
+            if backend.padding is not None:
+                backend.no_padding()
+            if backend.truncation is None or backend.truncation["max_length"] != self.max_length - room:
+                backend.enable_truncation(self.max_length - room)
+            encoded = backend.encode_batch_fast(list(texts))
+        return Ragged.from_rows([text.ids for text in encoded], self.dtype)
 
     def second_segments(self, texts: Sequence[str]) -> Sequences:
         """What stands behind a first text when each of these is paired with it: separators, tokens, their types.

@@ -33,7 +33,7 @@ class MemoryPolicy(ABC):
         """How likely each entry is to be read, in relation to the others; None where all are alike."""
         return None
 
-    def judged(self, slots: Integers, right: npt.NDArray[np.bool_]) -> None:  # noqa: B027
+    def judged(self, slots: Integers, right: npt.NDArray[np.bool_]) -> None:
         """The entries in these slots were read, and so predicted."""
 
     def rearranged(self, kept: Sequence[int]) -> Sequence[int]:

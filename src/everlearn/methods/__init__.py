@@ -5,7 +5,7 @@ from everlearn.methods.a_gem import AGEM
 from everlearn.methods.a_gem_cached import CachedAGEM
 from everlearn.methods.anml import ANML
 from everlearn.methods.anml_er import ANMLER
-from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
+from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor, ScoringPredictor
 from everlearn.methods.der import DERPlusPlus
 from everlearn.methods.ea_emr import EAEMR
 from everlearn.methods.emar import EMAR
@@ -50,4 +50,13 @@ def find_method(name: str) -> type[Method]:
     return METHODS[name]
 
 
-__all__ = ["METHODS", "Method", "MethodConfig", "Observations", "Parts", "Predictor", "find_method"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "MethodConfig",
+    "Observations",
+    "Parts",
+    "Predictor",
+    "ScoringPredictor",
+    "find_method",
+]

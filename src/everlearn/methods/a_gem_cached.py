@@ -14,6 +14,7 @@ from everlearn.methods.replay import SparseReplay
 class CachedAGEM(SparseReplay):
     """A-GEM reads as often as sparse replay allows, and checks every step against what it read last."""
 
+    grows = False  # the reference gradient is kept in the shape the weights had
     name = "a-gem-cached"
     summary = "a-gem whose last reference gradient is used at every step"
     family = "replay"

@@ -1,13 +1,15 @@
 """What a method is: something that observes batches of a stream, once, and hands out predictors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from scipy.special import softmax
 
-from everlearn.batches import Batch, Integers
+from everlearn.batches import Batch, Floats, Integers
 from everlearn.encoders import Encoder
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory
@@ -37,6 +39,7 @@ class MethodConfig(PeerSettings):
     clip_replay_only: bool = setting(False, "clip only the steps that learn from memory")
     micro_batch: int = setting(32, "most examples in one backward pass; larger batches are accumulated")
     epochs: int = setting(2, "passes over the pool (mtl only)")
+    open_classes: bool = setting(False, "labels are not known in advance: the head grows when one first appears")
     as_published: bool = setting(False, "the choices of the authors' code: pooler, dropout, summed replay, clipping")
 
 
@@ -63,6 +66,27 @@ class Predictor(ABC):
         """The label chosen for each example."""
 
 
+class ScoringPredictor(Predictor):
+    """A predictor that also says how likely each label is."""
+
+    labels: Sequence[int]
+    """What the columns of its scores and probabilities stand for."""
+
+    @abstractmethod
+    def scores(self, batch: Batch) -> Floats:
+        """A row an example and a column a label, larger for what is likelier; -inf for what is out of the question."""
+
+    def probabilities(self, batch: Batch) -> Floats:
+        """Shares that add up to one: the softmax of the scores, unless a method knows better."""
+        scores = self.scores(batch).astype(np.float64)
+        shares: Floats = softmax(scores, axis=1)
+        return shares
+
+
+Chosen = Callable[[Batch], Integers]
+"""Says which examples of a batch are meant, by their places in it."""
+
+
 class Method(ABC):
     """Observes batches and hands out predictors. It is given examples only: no task names, no boundaries."""
 
@@ -80,6 +104,8 @@ class Method(ABC):
     """Whether it reads the memory while learning."""
     generates: ClassVar[bool] = False
     """Whether it learns from examples that it makes up itself."""
+    grows: ClassVar[bool] = False
+    """Whether labels may first appear while it learns (open classes)."""
     meta: ClassVar[bool] = False
     """Whether it learns in episodes with an inner loop."""
 
@@ -89,6 +115,14 @@ class Method(ABC):
         self.memory = parts.memory
         self.ledger = parts.ledger
 
+    def meet(self, batch: Batch) -> None:
+        """Make room for labels that the batch shows for the first time; called before it is observed."""
+        if self.problem.meet(batch):
+            self.grow()
+
+    def grow(self) -> None:
+        """Keep whatever is kept for each label for the problem's new labels too (open classes)."""
+
     @abstractmethod
     def observe(self, batch: Batch) -> Observations:
         """Learn from the next batch of the stream."""
@@ -96,6 +130,13 @@ class Method(ABC):
     def finish(self) -> Observations:
         """Learn from whatever is still waiting: the stream has ended."""
         return {}
+
+    def forget(self, label: int) -> None:
+        """Let go of what is kept for this label alone and can be told apart from the rest."""
+
+    def discard(self, chosen: Chosen) -> int:
+        """Let go of examples that still wait to be learned inside the method; how many there were."""
+        return 0
 
     @abstractmethod
     def predictor(self) -> Predictor:

@@ -31,6 +31,7 @@ class ClosedForm(Method):
     """Adds up what a subclass needs of the features, and solves for the head once something was observed."""
 
     family = "closed form"
+    grows = True
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
@@ -61,6 +62,11 @@ class ClosedForm(Method):
         self.absorb(features)
         self._solved = None
         return {"classes": float((self.sums.counts > 0).sum())}
+
+    def forget(self, label: int) -> None:
+        """Let go of the label's sum and count; how features vary together is kept for all labels at once."""
+        self.sums.clear(label)
+        self._solved = None
 
     @torch.no_grad()
     def predictor(self) -> Predictor:

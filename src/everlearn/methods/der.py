@@ -19,6 +19,7 @@ from everlearn.methods.replay import SparseReplay
 class DERPlusPlus(SparseReplay):
     """REPLAY, with the stored logits as a second target."""
 
+    grows = False  # what it once answered is stored as long as the head was then
     name = "der++"
     summary = "replay that asks for the stored logits as well as for the label"
     family = "replay"

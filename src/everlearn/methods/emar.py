@@ -28,6 +28,7 @@ TEMPERATURE = 0.1
 class EMAR(SparseReplay):
     """Trains the encoder alone, by similarities."""
 
+    grows = False  # prototypes take the place of a head
     name = "emar"
     summary = "compares examples with label names, and at replays with prototypes of the memory"
     family = "relations"

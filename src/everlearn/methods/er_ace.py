@@ -15,6 +15,7 @@ class ERACE(SparseReplay):
     """REPLAY, but a batch of the stream is learned among its own classes and those never seen, and a replay among all
     classes seen."""
 
+    grows = False  # it leaves labels out of the loss by their place among all
     name = "er-ace"
     summary = "replay whose stream loss leaves out the classes that are not in the batch"
     family = "replay"

@@ -18,6 +18,7 @@ from everlearn.methods.replay import SparseReplay
 class OnlineEWC(SparseReplay):
     """SEQ under the penalty λ/2 · Σ F (θ − θ*)². The memory is read to measure F, never to learn from."""
 
+    grows = False  # the importance of weights is kept in the shape they had
     name = "ewc"
     summary = "sequential fine-tuning that holds on to weights which matter for a sample of the memory"
     family = "regularisation"

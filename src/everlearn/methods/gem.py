@@ -23,6 +23,7 @@ JITTER = 1e-8
 class GEM(SparseReplay):
     """SEQ, whose head's gradient is checked at every step against those of the last replay, one for each group."""
 
+    grows = False  # gradients of the head are kept as long as they were
     name = "gem"
     summary = "sequential fine-tuning whose head's gradient must not point against any group of labels in memory"
     family = "replay"

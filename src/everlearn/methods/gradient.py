@@ -1,7 +1,7 @@
 """What all gradient methods share: a network, AdamW on its slow weights, gradients, saving and predicting."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -18,13 +18,14 @@ Gradients = list[torch.Tensor]
 class GradientMethod(Method):
     """Trains a network; a subclass says on what and when."""
 
+    grows = True
+
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.network = self.build_network(parts).train()
         self.network.count_on(self.ledger.train)
-        trained = self.network.trained()
-        self.ledger.parameters_trained = sum(weight.numel() for weight in trained.values())
-        self.optimiser = self._build_optimiser(trained)
+        self.optimiser = self._build_optimiser(self.network.trained())
+        self._count_trained()
         self.memory.judge = self.judge
 
     def build_network(self, parts: Parts) -> Network:
@@ -83,9 +84,19 @@ class GradientMethod(Method):
         losses = self.problem.losses(logits, batch).float().cpu().numpy()
         return Judgement(losses, self.problem.predict(logits, batch) == batch.labels)
 
+    def grow(self) -> None:
+        """Rows for new labels, in the head and in its optimiser's moments."""
+        self._reshape_head(self.problem.grown)
+        self._count_trained()
+
+    def forget(self, label: int) -> None:
+        """Empty the label's row of the head; what the encoder has learned from a label cannot be told apart."""
+        self._reshape_head(lambda rows: self.problem.renewed(rows, label))
+
     def copy_for_testing(self) -> Network:
-        """A network of its own for a predictor, whose work counts as test time."""
-        network = copy.deepcopy(self.network).eval()
+        """A network of its own for a predictor, whose work counts as test time; what is frozen is shared."""
+        frozen = {id(weight): weight for weight in self.network.parameters() if not weight.requires_grad}
+        network = copy.deepcopy(self.network, frozen).eval()
         network.count_on(self.ledger.test)
         return network
 
@@ -100,8 +111,11 @@ class GradientMethod(Method):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved weights and moments."""
+        trained = self.network.trained()
+        if any(weight.shape != state["weights"][name].shape for name, weight in trained.items()):
+            self.grow()  # to the labels that the problem knew when this was saved
         with torch.no_grad():
-            for name, weight in self.network.trained().items():
+            for name, weight in trained.items():
                 weight.copy_(state["weights"][name])
         moments = {int(i): saved for i, saved in state["optimiser"].items()}
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
@@ -112,6 +126,16 @@ class GradientMethod(Method):
             return [(part, 1.0) for part in batch.split(self.config.batch_size)]
         rows = self.problem.rows(batch)
         return [(part, self.problem.rows(part) / rows) for part in batch.split(self.config.micro_batch)]
+
+    @torch.no_grad()
+    def _reshape_head(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        for weight in self.network.head.parameters():
+            weight.data = change(weight.data)  # the same parameter: optimiser and network go on holding it
+            moments = self.optimiser.state.get(weight, {})
+            moments.update({name: change(moment) for name, moment in moments.items() if moment.shape})
+
+    def _count_trained(self) -> None:
+        self.ledger.parameters_trained = sum(weight.numel() for weight in self.network.trained().values())
 
     def _build_optimiser(self, trained: Weights) -> torch.optim.Optimizer:
         rate = self.learning_rate()

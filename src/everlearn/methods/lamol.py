@@ -27,6 +27,7 @@ ANSWERED_AT_ONCE = 128
 class LanguageMethod(GradientMethod):
     """Trains a language model where others train an encoder and a head."""
 
+    grows = False  # labels are part of what it learns to write
     family = "generative"
     test_cost = "one pass and a few tokens of answer"
     network: LanguageNetwork

@@ -9,7 +9,7 @@ import torch
 from everlearn.batches import Batch
 from everlearn.episodes import Episode, EpisodeBuilder, ReplaySchedule, episodes_between_replays, replay_size
 from everlearn.ledger import Meter
-from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
+from everlearn.methods.base import Chosen, MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.gradient import GradientMethod
 from everlearn.methods.network import Network, NetworkPredictor, Weights
 from everlearn.seeding import generator, generator_state, restore_generator
@@ -58,6 +58,10 @@ class MetaMethod(GradientMethod):
         loss, gradients = self.gradient(episode.query, fast, replayed=episode.replayed)
         self.update(gradients, replayed=episode.replayed)
         return {"replay_loss" if episode.replayed else "loss": loss}
+
+    def discard(self, chosen: Chosen) -> int:
+        """Take examples out of the half-built episode."""
+        return self.episodes.discard(chosen)
 
     def predictor(self) -> Predictor:
         """Algorithm 2: adapt a copy on m random batches of the memory, predict with it, discard it."""

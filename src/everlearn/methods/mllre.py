@@ -14,6 +14,7 @@ from everlearn.methods.reptile import copied, interpolate, put
 class MLLRE(Replay):
     """REPLAY, whose weights are drawn back towards where they stood at the replay before."""
 
+    grows = False  # its head is built for all labels at once
     name = "mllre"
     summary = "replay, and Reptile over all steps between two replays"
     family = "relations"

@@ -4,10 +4,10 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from everlearn.batches import Batch, Integers, Sequences
+from everlearn.batches import Batch, Floats, Integers, Sequences
 from everlearn.encoders import Encoder
 from everlearn.ledger import Meter
-from everlearn.methods.base import Predictor
+from everlearn.methods.base import ScoringPredictor
 from everlearn.problems import Problem
 
 Weights = dict[str, torch.Tensor]
@@ -52,12 +52,13 @@ EXAMPLES_AT_ONCE = 2048
 """How many examples a predictor turns into sequences at a time: enough to sort by length, not a whole test set."""
 
 
-class NetworkPredictor(Predictor):
+class NetworkPredictor(ScoringPredictor):
     """Predicts with a network that nobody else changes."""
 
     def __init__(self, network: Network, problem: Problem) -> None:
         self.network = network.eval()
         self.problem = problem
+        self.labels = tuple(problem.labels)
 
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
@@ -67,3 +68,7 @@ class NetworkPredictor(Predictor):
     def predict(self, batch: Batch) -> Integers:
         """The label chosen for each example."""
         return self.problem.predict(self.logits(batch), batch)
+
+    def scores(self, batch: Batch) -> Floats:
+        """The logits, by label."""
+        return self.problem.scores(self.logits(batch), batch)

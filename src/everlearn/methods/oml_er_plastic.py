@@ -46,6 +46,7 @@ class PlasticHead(nn.Linear):
 class PlasticOMLER(MetaMethod):
     """Fast weights: the head's Hebbian trace."""
 
+    grows = False  # its traces have a row for each label known at the start
     name = "oml-er-plastic"
     summary = "oml-er whose head adapts by Hebbian traces with learned plasticity in place of SGD"
     test_cost = "m Hebbian updates from memory, one pass"

@@ -27,6 +27,11 @@ class ClassSums:
         self.sums += members.T @ features
         self.counts += members.sum(dim=0)
 
+    def clear(self, label: int) -> None:
+        """As if the label had never been seen."""
+        if label < len(self.counts):
+            self.sums[label], self.counts[label] = 0, 0
+
     @property
     def means(self) -> torch.Tensor:
         """Zero for labels never seen."""

@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from everlearn.batches import Batch, Integers, Sequences
+from everlearn.batches import Batch, Floats, Integers, Sequences
 from everlearn.encoders import Tokenizer
 from everlearn.examples import Example
 
@@ -72,3 +73,31 @@ class Problem(ABC):
     @abstractmethod
     def choose(self, scores: torch.Tensor, batch: Batch) -> Integers:
         """The label with the largest score among each example's choices; `scores` has a column for each label."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> Sequence[int]:
+        """The labels there are to choose from, in the order of the columns of `scores`."""
+
+    @abstractmethod
+    def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
+        """A row an example and a column a label, larger for what is likelier; -inf for what is out of the question."""
+
+    def meet(self, batch: Batch) -> bool:
+        """Whether the batch showed labels that were not known before; from now on they are (open classes)."""
+        return False
+
+    def grown(self, rows: torch.Tensor) -> torch.Tensor:
+        """A tensor with a row for each row of the head, with more for labels that have been met since."""
+        return rows
+
+    def renewed(self, rows: torch.Tensor, label: int) -> torch.Tensor:
+        """Such a tensor in which nothing speaks of this label any more, as far as a row is its own."""
+        return rows
+
+    def state(self) -> dict[str, Any]:
+        """What changes while a stream goes by."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""

@@ -1,13 +1,13 @@
 """Classification: one softmax over all classes, shared by every task (paper, section 5.2)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from everlearn.batches import Batch, Integers, Ragged, Sequences
+from everlearn.batches import Batch, Floats, Integers, Ragged, Sequences
 from everlearn.encoders import Tokenizer
 from everlearn.examples import Example
 from everlearn.problems.base import Problem
@@ -34,21 +34,28 @@ class Classification(Problem):
         """A linear layer from the feature to the classes."""
         return nn.Linear(width, self.classes)
 
+    def columns(self, labels: Iterable[int]) -> list[int]:
+        """The columns of the head that stand for these labels."""
+        return list(labels)
+
     def loss(self, logits: torch.Tensor, batch: Batch, among: Collection[int] | None = None) -> torch.Tensor:
         """Cross-entropy over all classes, or over those that take part."""
         if among is not None:
-            absent = torch.ones(logits.shape[1], dtype=torch.bool)
-            absent[list(among)] = False
-            logits = logits.masked_fill(absent.to(logits.device), -torch.inf)
-        return functional.cross_entropy(logits, _labels(batch, logits))
+            absent = np.ones(logits.shape[1], dtype=np.bool_)
+            absent[self.columns(among)] = False
+            logits = logits.masked_fill(on_device(absent, logits.device), -torch.inf)
+        return functional.cross_entropy(logits, self._right(batch, logits.device))
 
     def losses(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Cross-entropy of each example."""
-        return functional.cross_entropy(logits, _labels(batch, logits), reduction="none")
+        return functional.cross_entropy(logits, self._right(batch, logits.device), reduction="none")
 
     def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
         """One for the label's class, zero for the others."""
-        return functional.one_hot(torch.from_numpy(batch.labels.astype("int64")), outputs)
+        return functional.one_hot(self._right(batch, torch.device("cpu")), outputs)
+
+    def _right(self, batch: Batch, device: torch.device) -> torch.Tensor:
+        return on_device(np.array(self.columns(batch.labels.tolist()), dtype=np.int64), device)
 
     def row_counts(self, batch: Batch) -> Integers:
         """One an example."""
@@ -76,6 +83,12 @@ class Classification(Problem):
         chosen: Integers = scores.argmax(dim=1).cpu().numpy()
         return chosen
 
+    @property
+    def labels(self) -> Sequence[int]:
+        """Every class."""
+        return range(self.classes)
 
-def _labels(batch: Batch, logits: torch.Tensor) -> torch.Tensor:
-    return on_device(batch.labels.astype("int64"), logits.device)
+    def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
+        """The logits themselves."""
+        scores: Floats = logits.float().cpu().numpy()
+        return scores

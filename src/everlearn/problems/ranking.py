@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from everlearn.batches import Batch, Integers, Ragged, Sequences, interleave
+from everlearn.batches import Batch, Floats, Integers, Ragged, Sequences, interleave
 from everlearn.encoders import Tokenizer
 from everlearn.errors import UserError
 from everlearn.examples import Example
@@ -101,6 +101,19 @@ class Ranking(Problem):
     def texts(self, batch: Batch) -> Sequences:
         """The sentences without their candidates."""
         return Sequences(batch.tokens)
+
+    @property
+    def labels(self) -> Sequence[int]:
+        """Every label that has a name."""
+        return range(len(self._seconds))
+
+    def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
+        """The logit of each candidate."""
+        scores = np.full((len(batch), len(self.labels)), -np.inf, dtype=np.float32)
+        candidates = _candidates(batch)
+        rows = np.repeat(np.arange(len(batch)), candidates.lengths)
+        scores[rows, candidates.values] = logits.squeeze(1).float().cpu().numpy()
+        return scores
 
     def choices(self, batch: Batch) -> list[Integers]:
         """The candidates."""

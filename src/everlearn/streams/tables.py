@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from everlearn.errors import UserError
 COMPRESSIONS: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_SUFFIXES = (".jsonl", ".ndjson")
+
+STDIN = Path("-")
+"""Stands for what is piped in; how that is written has to be said."""
 
 # Longer than any text worth reading, and short enough that a quote left open does not swallow a whole file unnoticed.
 LONGEST_FIELD = 16 * 1024 * 1024
@@ -69,14 +73,21 @@ class Skipped:
 
 
 def labelled_rows(
-    path: Path, text: str, label: str, task: str | None = None, *, skipped: Skipped, strict: bool = False
+    path: Path,
+    text: str,
+    label: str,
+    task: str | None = None,
+    *,
+    skipped: Skipped,
+    strict: bool = False,
+    suffix: str | None = None,
 ) -> Iterator[Row]:
     """The rows of a file that have a text and a label, in the columns of these names.
 
     The others are counted in `skipped`; where `strict`, the first of them is an error.
     """
     columns = [text, label] if task is None else [text, label, task]
-    for line, values in records(path, columns):
+    for line, values in records(path, columns, suffix):
         row = Row(line, *values)
         if row.text and row.label:
             yield row
@@ -87,16 +98,19 @@ def labelled_rows(
             skipped.add(line)
 
 
-def records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and the values in these columns, in this order, stripped; a missing value is an empty string."""
-    suffix = _format(path)
-    yield from _json_records(path, columns) if suffix in JSON_SUFFIXES else _csv_records(path, columns)
+def records(path: Path, columns: Sequence[str], suffix: str | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and the values in these columns, in this order, stripped; a missing value is an empty string.
+
+    The file's name says how it is written, unless `suffix` does.
+    """
+    suffix = suffix or _format(path)
+    yield from _json_records(path, columns) if suffix in JSON_SUFFIXES else _csv_records(path, columns, suffix)
 
 
-def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, suffix: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """Line numbers and all fields of a CSV or TSV file's rows, the header among them where there is one."""
     csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))
-    reader = csv.reader(lines(path), delimiter=DELIMITERS[_format(path)])
+    reader = csv.reader(lines(path), delimiter=DELIMITERS[suffix or _format(path)])
     while True:
         try:
             row = next(reader, None)
@@ -149,6 +163,10 @@ def _format(path: Path) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
+    if path == STDIN:
+        with io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            yield file
+        return
     try:
         if path.is_dir():
             raise UserError(f"{path} is a folder: give a file.")
@@ -176,8 +194,8 @@ def _missing_column(path: Path, wanted: str, there: Sequence[str]) -> UserError:
     return UserError(f"{path} has no column '{wanted}':{hint} Its columns are: {', '.join(there) or 'none'}.")
 
 
-def _csv_records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    rows = csv_rows(path)
+def _csv_records(path: Path, columns: Sequence[str], suffix: str) -> Iterator[tuple[int, list[str]]]:
+    rows = csv_rows(path, suffix)
     header = [name.strip() for name in next(rows, (0, []))[1]]
     for column in columns:
         if column not in header:

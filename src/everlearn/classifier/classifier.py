@@ -1,0 +1,292 @@
+"""LifelongClassifier: learns labelled texts as they come, in any portions, with new labels at any time."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+
+from everlearn.batches import Batch, Floats, Integers
+from everlearn.classifier import hub, storage
+from everlearn.classifier.forgetting import Forgetting, HeldOut
+from everlearn.classifier.inputs import BadInputError, as_labels, as_texts
+from everlearn.classifier.labels import Label, Labels
+from everlearn.classifier.learner import Learner
+from everlearn.classifier.snapshot import Snapshot
+from everlearn.config import Config
+from everlearn.defaults import CLASSIFIER_METHOD, classifier_defaults
+from everlearn.errors import UserError
+from everlearn.examples import Example
+from everlearn.methods import ScoringPredictor, find_method
+
+
+class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A text classifier that keeps learning.
+
+    Parameters
+    ----------
+    method: how it learns; any lifelong method by name (`everlearn list methods`).
+    encoder: what turns texts into vectors; any Hugging Face encoder by name or folder.
+    freeze_encoder: leave the encoder as it is and learn only what stands on it: much faster, and better while data is
+        scarce.
+    memory, memory_capacity: which examples are kept for replay, and at most how many.
+    max_length: longest text in tokens; longer ones are cut.
+    seed, device: seed of every random choice; where to compute (auto, cpu, cuda).
+    settings: any other setting of a run by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
+    """
+
+    learner_: Learner
+    created_: str
+    updated_: str
+    examples_: int
+    """How many examples have been learned in all, those of forgotten labels too."""
+    forgotten_: int
+    """How many examples have been removed by `forget` and `forget_texts`."""
+    _labels: Labels
+    _counts: Counter[Label]
+    _held_out: HeldOut
+    _snapshot: Snapshot | None
+
+    def __init__(
+        self,
+        method: str = CLASSIFIER_METHOD,
+        encoder: str = "minilm",
+        freeze_encoder: bool = True,
+        memory: str = "reservoir",
+        memory_capacity: int | None = 10_000,
+        max_length: int = 256,
+        seed: int = 42,
+        device: str = "auto",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.method = method
+        self.encoder = encoder
+        self.freeze_encoder = freeze_encoder
+        self.memory = memory
+        self.memory_capacity = memory_capacity
+        self.max_length = max_length
+        self.seed = seed
+        self.device = device
+        self.settings = settings
+
+    # Learning
+
+    def fit(self, texts: Any, labels: Any) -> Self:
+        """Start over and learn these examples, in one pass."""
+        if self._is_fitted():
+            del self.learner_
+        return self.partial_fit(texts, labels)
+
+    def begin(self) -> Self:
+        """Be ready to learn, with nothing learned yet: a model that can be saved and served."""
+        self._build()
+        return self
+
+    def partial_fit(self, texts: Any, labels: Any) -> Self:
+        """Learn more examples, in the order given. Labels that were never seen before are welcome."""
+        checked = as_texts(texts)
+        names = as_labels(labels, len(checked), self.label_kind)
+        if not self._is_fitted():
+            self._build()
+        examples = [Example(text, self._labels.number(name)) for text, name in zip(checked, names, strict=True)]
+        self._snapshot = None
+        self.learner_.learn(examples)
+        self._counts.update(names)
+        self.examples_ += len(names)
+        self.updated_ = _now()
+        return self
+
+    # Predicting
+
+    def predict(self, texts: Any) -> NDArray[Any]:
+        """The label chosen for each text."""
+        chosen = self.snapshot().predict(as_texts(texts))
+        return np.array(chosen, dtype=self.classes_.dtype)
+
+    def predict_proba(self, texts: Any) -> Floats:
+        """A row a text and a column for each of `classes_`; rows add up to one. They are not calibrated."""
+        return self.snapshot().probabilities(as_texts(texts))
+
+    def snapshot(self) -> Snapshot:
+        """What is known now, for predicting elsewhere while learning goes on here."""
+        self._check_fitted()
+        if not self._labels.known:
+            raise NotFittedError("no label is known: learn some examples first.")
+        if self._snapshot is None:
+            predictor = self.learner_.predictor()
+            names = {self._labels.number(name): name for name in self._labels.known}
+            self._snapshot = Snapshot(predictor, self.learner_.problem, self.learner_.encoder.tokenizer, names)
+        return self._snapshot
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Every label learned so far, sorted."""
+        self._check_fitted()
+        return np.array(self._labels.known)
+
+    @property
+    def label_kind(self) -> type | None:
+        """Whether labels are strings or whole numbers; None while there are none."""
+        return self._labels.kind if self._is_fitted() else None
+
+    @property
+    def counts_(self) -> dict[Label, int]:
+        """How many examples of each label have been learned."""
+        self._check_fitted()
+        return {label: self._counts[label] for label in self._labels.known}
+
+    @property
+    def held_out_(self) -> int:
+        """How many examples are held out to measure with."""
+        self._check_fitted()
+        return len(self._held_out)
+
+    # Remembering and forgetting
+
+    def hold_out(self, texts: Any, labels: Any) -> Self:
+        """Keep examples, never to be learned, to measure `forgetting` with; measures how well they are known now."""
+        self._check_fitted()
+        checked = as_texts(texts)
+        names = as_labels(labels, len(checked), self._labels.kind)
+        self._held_out.add(self.snapshot().tokenise(checked), names)
+        self.forgetting()
+        return self
+
+    def forgetting(self) -> Forgetting:
+        """How well the labels of the held-out examples are known now, against the best measured so far."""
+        self._check_fitted()
+        if not len(self._held_out):
+            raise UserError("nothing has been held out to measure with: give some examples to hold_out first.")
+        return self._held_out.measure(self.snapshot())
+
+    def forget(self, label: Label) -> int:
+        """Remove a label and all of its examples from the memory; how many examples that were.
+
+        It is never predicted again, unless it is learned anew. Weights that were trained on its examples may still
+        carry traces of them: where these must go too, train a new model without the examples.
+        """
+        self._check_fitted()
+        if label not in self._labels:
+            raise BadInputError(f"there is no label {label!r} to forget.")
+        if not isinstance(self.snapshot().predictor, ScoringPredictor):
+            raise UserError(f"{self.method} cannot leave a label out of its predictions: choose another method.")
+        number = self._labels.number(label)
+        removed = self.learner_.discard(lambda batch: np.flatnonzero(batch.labels == number))
+        removed += self._held_out.discard(self._held_out.rows_of(label))
+        if number in self.learner_.problem.labels:  # not while all of its examples were still waiting
+            self.learner_.method.forget(number)
+        self._labels.forget(label)
+        del self._counts[label]
+        return self._forgotten(removed)
+
+    def forget_texts(self, texts: Any) -> int:
+        """Remove these texts from the memory, wherever they wait and where they are held out; how many were found.
+
+        Texts are found by their tokens, so letters that the encoder does not tell apart and what lies behind
+        `max_length` make no difference. Weights may still carry traces, see `forget`.
+        """
+        self._check_fitted()
+        tokens = self.learner_.encoder.tokenizer(as_texts(texts))
+        wanted = {tokens[row].tobytes() for row in range(len(tokens))}
+
+        def chosen(batch: Batch) -> Integers:
+            own = batch.tokens
+            return np.array([row for row in range(len(own)) if own[row].tobytes() in wanted], dtype=np.int64)
+
+        removed = self.learner_.discard(chosen)
+        removed += self._held_out.discard(chosen(self._held_out.batch).tolist())
+        return self._forgotten(removed)
+
+    def _forgotten(self, removed: int) -> int:
+        self.forgotten_ += removed
+        self._snapshot = None
+        return removed
+
+    # Keeping
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model to a folder: safetensors, JSON, the memory and a model card. Never leaves half a model."""
+        self._check_fitted()
+        return storage.save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "LifelongClassifier":
+        """The model in a folder that `save` wrote; it goes on learning as if it had never stopped."""
+        params, state, _ = storage.load(Path(folder))
+        return cls.from_saved(params, state)
+
+    @classmethod
+    def from_saved(cls, params: dict[str, Any], state: dict[str, Any]) -> "LifelongClassifier":
+        """The classifier with these parameters in the state that `state` gave."""
+        classifier = cls(**{**params, "settings": params["settings"] or None})
+        classifier._build()
+        classifier.restore(state)
+        return classifier
+
+    def push_to_hub(self, name: str, private: bool = True) -> str:
+        """Put the model on the Hugging Face hub, with its memory, as `owner/name`; its address."""
+        self._check_fitted()
+        return hub.push(self, name, private)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes while it learns, as nested dicts of plain values, arrays and tensors."""
+        return {
+            "labels": self._labels.state(),
+            "counts": list(self._counts.items()),
+            "examples": self.examples_,
+            "forgotten": self.forgotten_,
+            "held_out": self._held_out.state(),
+            "learner": self.learner_.state(),
+            "times": [self.created_, self.updated_],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where a saved classifier stood."""
+        self._labels.restore(state["labels"])
+        self._counts = Counter(dict(state["counts"]))
+        self.examples_, self.forgotten_ = state["examples"], state["forgotten"]
+        self._held_out.restore(state["held_out"])
+        self.learner_.restore(state["learner"])
+        self.created_, self.updated_ = state["times"]
+        self._snapshot = None
+
+    def _build(self) -> None:
+        if not find_method(self.method).lifelong:
+            raise BadInputError(f"{self.method} needs all data at once: choose a lifelong method.")
+        given = {name: value for name, value in self.get_params(deep=False).items() if name != "settings"}
+        defaults = classifier_defaults(self.method, self.freeze_encoder)
+        self.learner_ = Learner(Config.build({**defaults, **given, **(self.settings or {})}))
+        self._labels = Labels()
+        self._counts = Counter()
+        self._held_out = HeldOut(self.learner_.tokenise([]))
+        self._snapshot = None
+        self.examples_ = self.forgotten_ = 0
+        self.created_ = self.updated_ = _now()
+
+    # scikit-learn
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._is_fitted()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.one_d_array = True
+        return tags
+
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "learner_")
+
+    def _check_fitted(self) -> None:
+        if not self._is_fitted():
+            raise NotFittedError("nothing has been learned yet: call partial_fit with texts and labels first.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,76 @@
+"""What the classifier takes: texts and labels in the shapes people have them in, checked before anything is learned."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from everlearn.classifier.labels import Label
+from everlearn.errors import UserError
+
+
+class BadInputError(UserError, ValueError):
+    """Texts or labels that cannot be learned; a ValueError, as scikit-learn's users expect."""
+
+
+def as_texts(texts: Any) -> list[str]:
+    """A list of texts from a list, an array, a column of a table or a table of one column.
+
+    >>> as_texts(np.array([["one"], ["column"]]))
+    ['one', 'column']
+    """
+    if isinstance(texts, str):
+        raise BadInputError("a single text was given: put it into a list.")
+    values = list(_column(texts))
+    for place, text in enumerate(values):
+        if not isinstance(text, str):
+            raise BadInputError(f"text number {place + 1} is {_describe(text)}: all of them have to be strings.")
+        if not text.strip():
+            raise BadInputError(f"text number {place + 1} is empty: leave it out.")
+    # Half a character can be neither tokenised nor written down.
+    return [str(text).encode("utf-8", "replace").decode() for text in values]
+
+
+def as_labels(labels: Any, texts: int, kind: type | None) -> list[Label]:
+    """One label for each text, all of them strings or all of them whole numbers, and of `kind` where that is set.
+
+    >>> as_labels(np.array([3, 1]), texts=2, kind=None)
+    [3, 1]
+    """
+    if isinstance(labels, str):
+        raise BadInputError("a single label was given: put it into a list.")
+    values = [_as_label(label, place) for place, label in enumerate(_column(labels))]
+    if len(values) != texts:
+        raise BadInputError(f"there are {texts} texts and {len(values)} labels: give one label for each text.")
+    kinds = {type(label) for label in values} | ({kind} if kind else set())
+    if len(kinds) > 1:
+        raise BadInputError("some labels are strings and some are whole numbers: use one of the two throughout.")
+    return values
+
+
+def _as_label(label: Any, place: int) -> Label:
+    if isinstance(label, str):
+        if not label.strip():
+            raise BadInputError(f"label number {place + 1} is empty: leave the example out.")
+        return str(label).encode("utf-8", "replace").decode()
+    if isinstance(label, int | np.integer) and not isinstance(label, bool):
+        return int(label)
+    raise BadInputError(f"label number {place + 1} is {_describe(label)}: labels have to be strings or whole numbers.")
+
+
+def _column(values: Any) -> Iterable[Any]:
+    if isinstance(values, Sequence):
+        return values
+    if not hasattr(values, "__array__") and isinstance(values, Iterable):
+        return values
+    array = np.asarray(values, dtype=object)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise BadInputError("texts and labels have to be lists, or tables with one column.")
+    column: list[Any] = array.tolist()
+    return column
+
+
+def _describe(value: Any) -> str:
+    return "missing" if value is None or value != value else f"of the type {type(value).__name__}"

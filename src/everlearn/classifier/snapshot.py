@@ -1,0 +1,65 @@
+"""What a classifier knows at one moment: predictions that later learning does not change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from everlearn.batches import Batch, Floats
+from everlearn.classifier.labels import Label
+from everlearn.encoders import Tokenizer
+from everlearn.errors import UserError
+from everlearn.examples import UNLABELLED, Example
+from everlearn.methods import Predictor, ScoringPredictor
+from everlearn.problems import Problem
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Predicts with one state of the model; may be used in another thread while the model goes on learning."""
+
+    predictor: Predictor
+    problem: Problem
+    tokenizer: Tokenizer
+    names: dict[int, Label]
+    """The labels by their numbers; those that were forgotten are not among them."""
+
+    @property
+    def classes(self) -> list[Label]:
+        """The labels it chooses from, sorted."""
+        return sorted(self.names.values())
+
+    def tokenise(self, texts: Sequence[str]) -> Batch:
+        """Texts as a batch without labels."""
+        return self.problem.tokenise([Example(text, UNLABELLED) for text in texts], self.tokenizer)
+
+    def probabilities(self, texts: Sequence[str]) -> Floats:
+        """A row a text and a column for each of `classes`, adding up to one."""
+        if not isinstance(self.predictor, ScoringPredictor):
+            raise UserError("this method gives labels only: choose another where probabilities are needed.")
+        return self._probabilities(self.predictor, self.tokenise(texts))
+
+    def predict(self, texts: Sequence[str]) -> list[Label]:
+        """The label chosen for each text."""
+        return self.predict_batch(self.tokenise(texts))
+
+    def predict_batch(self, batch: Batch) -> list[Label]:
+        """The label chosen for each example of a batch."""
+        if not len(batch):
+            return []
+        if isinstance(self.predictor, ScoringPredictor):
+            classes = self.classes
+            return [classes[best] for best in self._probabilities(self.predictor, batch).argmax(axis=1)]
+        return [self.names[number] for number in self.predictor.predict(batch).tolist()]
+
+    def _probabilities(self, predictor: ScoringPredictor, batch: Batch) -> Floats:
+        columns = {number: column for column, number in enumerate(predictor.labels)}
+        numbers = {name: number for number, name in self.names.items()}
+        chosen = [columns[numbers[name]] for name in self.classes]
+        if not len(batch):
+            return np.empty((0, len(chosen)))
+        shares = predictor.probabilities(batch)[:, chosen]
+        totals = shares.sum(axis=1, keepdims=True)
+        # A forgotten label may have taken all there was: then nothing is known, and every label is as likely.
+        known: Floats = np.divide(shares, totals, out=np.full_like(shares, 1 / len(chosen)), where=totals > 0)
+        return known

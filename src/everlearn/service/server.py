@@ -1,0 +1,92 @@
+"""Runs the service: the model, its journal, the web server, and an orderly end."""
+
+import ipaddress
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from everlearn.classifier import LifelongClassifier, storage
+from everlearn.errors import UserError
+from everlearn.progress import Screen
+from everlearn.service.app import create_app
+from everlearn.service.journal import Journal
+from everlearn.service.learning import Learning
+
+JOURNAL = "journal.sqlite"
+TOKEN_VARIABLE = "EVERLEARN_TOKEN"
+
+
+def serve(
+    folder: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    most_waiting: int,
+    params: dict[str, Any],
+    screen: Screen,
+) -> None:
+    """Serve the model in a folder until told to stop; make one where there is none."""
+    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    loopback = is_loopback(host)
+    if not loopback and not token:
+        raise UserError(
+            f"{host} can be reached by others: protect it with --token or the variable {TOKEN_VARIABLE}, "
+            "or serve on 127.0.0.1."
+        )
+    with storage.locked(folder):
+        classifier, extra = _opened(folder, params)
+        journal = Journal(folder / JOURNAL)
+        learning = Learning(folder, classifier, extra, journal)
+        app = create_app(learning, most_waiting, token, loopback_only=loopback)
+        web, listening = web_server(app, host, port)
+        address = f"[{host}]" if ":" in host else host
+        screen.say(f"serving {folder} on http://{address}:{listening.getsockname()[1]} (stop with Ctrl-C)")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # uvicorn ends in order at a signal and then sends it once more, to what was in force before.
+            signal.signal(number, lambda *_: None)
+        web.run(sockets=[listening])
+        journal.close()
+        screen.say(f"{folder}: {classifier.examples_:,} examples learned and saved")
+
+
+def web_server(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
+    """A server that is not running yet, and the socket it will answer on: who comes early waits."""
+    config = uvicorn.Config(
+        app, host=host, port=port, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30
+    )
+    try:
+        listening = config.bind_socket()
+    except SystemExit as error:  # uvicorn's way to say that the address is taken
+        raise UserError(f"cannot serve on {host}:{port}: the address is taken or not this machine's.") from error
+    listening.listen()
+    return uvicorn.Server(config), listening
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host can be reached from this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("::1")
+    (True, True, False, True)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _opened(folder: Path, params: dict[str, Any]) -> tuple[LifelongClassifier, dict[str, Any]]:
+    if storage.is_model(folder):
+        if params:
+            raise UserError(f"{folder} holds a model already: leave out --{next(iter(params)).replace('_', '-')}.")
+        saved, state, extra = storage.load(folder)
+        return LifelongClassifier.from_saved(saved, state), extra
+    classifier = LifelongClassifier(**params).begin()
+    storage.save(classifier, folder)
+    return classifier, {}

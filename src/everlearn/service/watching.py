@@ -1,0 +1,93 @@
+"""What a service knows about how well its model does: on what just arrived, and on what it learned long ago."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from everlearn.classifier import Label, LifelongClassifier, Snapshot
+from everlearn.service.journal import Entry
+
+WINDOW = 100
+"""Examples over which the accuracy on what just arrived is taken."""
+MOST_POINTS = 240
+"""Points kept of its curve; beyond that every other one goes."""
+RECENT = 5
+"""Examples shown as just learned."""
+PROBES_PER_LABEL = 8
+FEWEST_PROBES = 3
+MOST_PROBES = 200
+
+
+@dataclass
+class Arrivals:
+    """Each example is predicted before it is learned: the accuracy of that, over the last `WINDOW`, over time."""
+
+    hits: deque[bool] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    points: list[tuple[int, float]] = field(default_factory=list)
+    recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def add(self, entries: Sequence[Entry], predicted: Sequence[Label | None], examples: int) -> None:
+        """Note what was predicted for examples that are learned next; `examples` were learned before."""
+        for entry, guess in zip(entries, predicted, strict=True):
+            self.hits.append(guess == entry.label)
+            self.recent.append({"id": entry.id, "text": entry.text[:140], "label": entry.label, "predicted": guess})
+        self.points.append((examples + len(entries), sum(self.hits) / len(self.hits)))
+        if len(self.points) > MOST_POINTS:
+            self.points = self.points[::-2][::-1]  # the newest stays
+
+    @property
+    def accuracy(self) -> float | None:
+        """Over the window; None before the first example."""
+        return sum(self.hits) / len(self.hits) if self.hits else None
+
+    def state(self) -> dict[str, Any]:
+        """What is kept across a restart: no texts."""
+        return {"hits": list(self.hits), "points": self.points}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with a saved curve."""
+        self.hits.extend(state["hits"])
+        self.points = [(int(examples), float(share)) for examples, share in state["points"]]
+
+
+@dataclass
+class Retention:
+    """How well examples in the memory are still known, by label, against the best so far."""
+
+    now: dict[Label, float] = field(default_factory=dict)
+    best: dict[Label, float] = field(default_factory=dict)
+
+    def measure(self, classifier: LifelongClassifier, snapshot: Snapshot) -> None:
+        """Predict a few examples of each label, evenly spread over the memory."""
+        memory = classifier.learner_.memory
+        if not len(memory):
+            return
+        batch = memory.all()
+        rows: dict[Label, list[int]] = {}
+        for number, label in snapshot.names.items():
+            own = np.flatnonzero(batch.labels == number)
+            if len(own) >= FEWEST_PROBES:
+                chosen = np.linspace(0, len(own) - 1, min(len(own), PROBES_PER_LABEL)).round().astype(int)
+                rows[label] = own[chosen].tolist()
+            if sum(map(len, rows.values())) > MOST_PROBES:
+                break
+        predicted = iter(snapshot.predict_batch(batch.take([row for own in rows.values() for row in own])))
+        self.now = {label: sum(next(predicted) == label for _ in own) / len(own) for label, own in rows.items()}
+        for label, share in self.now.items():
+            self.best[label] = max(share, self.best.get(label, 0.0))
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        """What is lost most first."""
+        rows = [{"label": label, "now": share, "best": self.best[label]} for label, share in self.now.items()]
+        return sorted(rows, key=lambda row: (row["now"] - row["best"], str(row["label"])))
+
+    def state(self) -> dict[str, Any]:
+        """The best so far."""
+        return {"best": list(self.best.items())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved best."""
+        self.best = dict(state["best"])

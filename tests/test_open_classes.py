@@ -1,0 +1,229 @@
+"""Labels that are not known in advance: the head grows, and everything that hangs on it grows along."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from everlearn import checkpoint
+from everlearn.config import Config
+from everlearn.errors import UserError
+from everlearn.examples import UNLABELLED
+from everlearn.experiment import build_experiment
+from everlearn.methods import METHODS, ScoringPredictor
+from everlearn.methods.gradient import GradientMethod
+from everlearn.problems import Classification, OpenClassification
+from everlearn.run import run
+from support import (
+    assert_same_state,
+    build_method,
+    labelled_texts,
+    small_benchmark,
+    small_ranking_benchmark,
+    tokenised,
+)
+
+SETTINGS = {
+    "batch_size": 4,
+    "support_batches": 2,
+    "replay_interval": 16,
+    "replay_rate": 0.5,
+    "lr": 3e-3,
+    "inner_lr": 0.05,
+    "meta_lr": 3e-3,
+}
+# Tasks of two labels each that never come back, and not in the order of their numbers.
+STREAM = [example for labels in ([4, 1], [0, 5], [2, 3]) for example in labelled_texts(24, labels, seed=1)]
+
+
+def make(name: str, **settings: Any) -> Any:
+    return build_method(name, problem=OpenClassification(), **{**SETTINGS, **settings})
+
+
+def feed(method: Any, batches: Any) -> None:
+    for batch in batches:
+        method.meet(batch)
+        method.observe(batch)
+
+
+GROWING = [name for name, method in METHODS.items() if method.grows]
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - set(GROWING)))
+def test_a_method_that_has_to_know_all_labels_says_so(name: str):
+    with pytest.raises(UserError, match=rf"{re.escape(name)} has to know all labels in advance.* slda") as caught:
+        Config.build({"encoder": "tiny", "method": name, **SETTINGS, "open_classes": True})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", GROWING)
+class TestEveryMethod:
+    def test_it_knows_the_labels_it_has_met_in_their_order(self, name: str):
+        method, batches = make(name), tokenised(STREAM, 4)
+        feed(method, batches[:1])
+        assert list(method.problem.labels) == [4, 1]
+        feed(method, batches[1:])
+        assert list(method.problem.labels) == [4, 1, 0, 5, 2, 3]
+        method.finish()
+        predicted = method.predictor().predict(tokenised(labelled_texts(60, range(6), seed=2), 60)[0])
+        assert set(predicted.tolist()) <= set(range(6))
+
+    def test_before_the_first_example_it_predicts_no_label(self, name: str):
+        batch = tokenised(labelled_texts(5, [0, 1]), 5)[0]
+        assert make(name).predictor().predict(batch).tolist() == [UNLABELLED] * 5
+
+    def test_a_predictor_knows_no_label_that_came_after_it(self, name: str):
+        method, batches = make(name), tokenised(STREAM, 4)
+        feed(method, batches[:6])
+        predictor = method.predictor()
+        test = tokenised(labelled_texts(30, range(6), seed=2), 30)[0]
+        before = predictor.predict(test)
+        feed(method, batches[6:])
+        assert (predictor.predict(test) == before).all()
+        assert set(before.tolist()) <= {4, 1}
+
+    def test_probabilities_have_a_column_for_each_label_met(self, name: str):
+        method = make(name)
+        feed(method, tokenised(STREAM, 4))
+        predictor = method.predictor()
+        if not isinstance(predictor, ScoringPredictor):
+            pytest.skip("the method gives labels only")
+        test = tokenised(labelled_texts(10, range(6), seed=2), 10)[0]
+        shares = predictor.probabilities(test)
+        assert shares.shape == (10, 6)
+        assert np.isfinite(shares).all()
+        np.testing.assert_allclose(shares.sum(axis=1), 1)
+        assert (np.array(predictor.labels)[shares.argmax(axis=1)] == predictor.predict(test)).all()
+
+    @pytest.mark.parametrize("stop", [0, 3, 7, 13])
+    def test_it_goes_on_from_a_checkpoint_into_a_head_that_has_grown(self, name: str, stop: int, tmp_path: Path):
+        batches = tokenised(STREAM, 4)
+        whole = make(name)
+        feed(whole, batches[:stop])
+        parts = ("problem", "memory", "ledger")
+        checkpoint.save(
+            tmp_path,
+            1,
+            {
+                "problem": whole.problem.state(),
+                "method": whole.state(),
+                "memory": whole.memory.state(),
+                "ledger": whole.ledger.as_dict(),
+            },
+        )
+        loaded = checkpoint.load_newest(tmp_path, pytest.fail)
+        assert loaded is not None
+        resumed = make(name, seed=99)
+        resumed.problem.restore(loaded[1]["problem"])
+        resumed.restore(loaded[1]["method"])
+        for part in parts[1:]:
+            getattr(resumed, part).restore(loaded[1][part])
+        for method in (whole, resumed):
+            feed(method, batches[stop:])
+            method.finish()
+        assert_same_state(resumed.state(), whole.state())
+        assert_same_state(resumed.problem.state(), whole.problem.state())
+        assert resumed.ledger == whole.ledger
+
+    def test_a_run_with_open_classes_learns_and_resumes(self, name: str, tmp_path: Path, monkeypatch: Any):
+        data = tmp_path / "rows.csv"
+        rows = [f"{example.text},class{example.label},task{example.label // 2}" for example in small_rows()]
+        data.write_text("\n".join(["text,label,task", *rows]) + "\n")
+        given = {**SETTINGS, "stream": "file", "data": data, "task_column": "task", "encoder": "tiny", "method": name}
+        config = Config.build({**given, "open_classes": True, "checkpoint_every": 20})
+        whole = run(config)
+        kind, seen = METHODS[name], []
+
+        def interrupted(self: Any, batch: Any, original: Any = kind.observe) -> Any:
+            seen.append(batch)
+            if len(seen) == 14:
+                raise KeyboardInterrupt
+            return original(self, batch)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "observe", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run(config, tmp_path / "out")
+        resumed = run(config, tmp_path / "out", resume=True)
+        assert resumed["per_task"] == whole["per_task"]
+        assert resumed["curve"] == whole["curve"]
+
+
+def small_rows() -> list[Any]:
+    return [example for task in small_benchmark(train=30, shuffle=False).tasks for example in task.train]
+
+
+GRADIENT = [name for name in GROWING if issubclass(METHODS[name], GradientMethod)]
+
+
+@pytest.mark.parametrize("name", GRADIENT)
+def test_the_head_and_its_moments_grow_and_old_rows_stay(name: str):
+    method = make(name)
+    batches = tokenised(STREAM, 4)
+    feed(method, batches[:6])
+    weight = method.network.head.weight
+    rows = weight.detach().clone()
+    moments = {key: value.clone() for key, value in method.optimiser.state[weight].items()}
+    assert len(rows) == 1 + 2
+    method.meet(batches[6])
+    assert method.network.head.weight is weight
+    assert len(weight) == 1 + 4
+    assert torch.equal(weight[:3], rows)
+    # A new label starts where labels to come have been pushed meanwhile.
+    assert torch.equal(weight[3], rows[0])
+    assert bool(rows[0].any())
+    for key in ("exp_avg", "exp_avg_sq"):
+        grown = method.optimiser.state[weight][key]
+        assert torch.equal(grown[:3], moments[key])
+        assert torch.equal(grown[4], moments[key][0])
+    assert method.ledger.parameters_trained == sum(w.numel() for w in method.network.trained().values())
+
+
+@pytest.mark.parametrize("name", GRADIENT)
+def test_forgetting_a_label_empties_its_row(name: str):
+    method = make(name)
+    feed(method, tokenised(STREAM, 4))
+    method.forget(0)
+    head = method.network.head
+    for tensor in (head.weight, head.bias, method.optimiser.state[head.weight]["exp_avg"]):
+        assert torch.equal(tensor[1 + 2], tensor[0])
+        assert not torch.equal(tensor[1], tensor[0])
+
+
+def test_a_head_that_met_all_labels_first_learns_as_a_closed_one_that_starts_at_zero():
+    """The row for labels to come aside, growing changes nothing about how a head learns."""
+    opened = make("seq")
+    examples = labelled_texts(48, range(6), seed=1)
+    feed(opened, tokenised(examples, 8))
+    closed = build_method("seq", problem=Classification(7), **SETTINGS)
+    with torch.no_grad():
+        for weight in closed.network.head.parameters():
+            weight.zero_()
+    moved = [type(example)(example.text, example.label + 1) for example in examples]  # row 0 is never right
+    feed(closed, tokenised(moved, 8, Classification(7)))
+    torch.testing.assert_close(opened.network.head.weight, closed.network.head.weight)
+
+
+def test_ranking_has_its_candidates_given():
+    config = Config.build({"encoder": "tiny", "open_classes": True})
+    with pytest.raises(UserError, match="--open-classes is for classification"):
+        build_experiment(config, small_ranking_benchmark())
+
+
+def test_a_frozen_encoder_stays_as_it_is_and_is_shared_with_predictors():
+    config = Config.build({"encoder": "tiny", "method": "seq", "freeze_encoder": True, **SETTINGS})
+    experiment = build_experiment(config, small_benchmark())
+    network = experiment.method.network  # type: ignore[attr-defined]
+    before = {name: weight.clone() for name, weight in network.encoder.state_dict().items()}
+    for batch in experiment.stream:
+        experiment.method.observe(batch)
+    assert all(torch.equal(weight, before[name]) for name, weight in network.encoder.state_dict().items())
+    assert set(network.trained()) == {"head.weight", "head.bias"}
+    assert experiment.ledger.train.tokens_backward == 0
+    copy = experiment.method.predictor().network  # type: ignore[attr-defined]
+    for own, other in zip(network.encoder.parameters(), copy.encoder.parameters(), strict=True):
+        assert own is other
+    assert copy.head.weight is not network.head.weight
