@@ -26,8 +26,8 @@ LAYERS: list[list[set[str]]] = [
     [{"run_folder", "experiment"}],
     [{"recorder", "progress", "events"}],
     [{"run"}],
-    [{"comparison", "description"}],
-    [{"cli", "__main__"}],
+    [{"comparison", "description"}, {"sweep"}],
+    [{"cli", "cli_experiments", "__main__"}],
 ]
 
 # Rooms that may know less than all that lies below them.

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from everlearn import __version__
+from everlearn import __version__, cli_experiments
 from everlearn.comparison import FIGURE, compare_methods
 from everlearn.config import Config, read_config, settings, value_type
 from everlearn.defaults import VARYING
@@ -40,6 +40,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Fetch benchmark data.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+cli_experiments.register(app)
 
 INTERRUPTED = 130
 """The exit code with which Typer ends a command at Ctrl-C."""

@@ -39,6 +39,7 @@ class EncoderConfig:
     pooling: str = setting("auto", "feature of a text: cls, mean or pooler; auto = the encoder's own")
     max_length: int = setting(448, "longest text in tokens; longer ones are cut")
     dropout: float = setting(0.0, "dropout inside the encoder while learning, the same for every method")
+    trained_layers: int | None = setting(None, "train only so many layers at the encoder's top; default: all of it")
 
 
 class Encoder(nn.Module):

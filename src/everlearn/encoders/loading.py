@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from everlearn.encoders.encoder import POOLINGS, Encoder, EncoderConfig
+from everlearn.encoders.freezing import train_only_top
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.encoders.tokenizer import Tokenizer
 from everlearn.errors import UserError, unknown
@@ -57,6 +58,8 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
         raise UserError(f"the encoder '{config.encoder}' has no pooler: choose --pooling cls or mean.")
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None  # its weights would be counted as trained without ever being used
+    if config.trained_layers is not None:
+        train_only_top(model, config.trained_layers)
     longest = min(config.max_length, _longest(model, tokenizer))
     segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
     return Encoder(model, Tokenizer(tokenizer, longest, segments), pooling).to(device)

@@ -15,10 +15,11 @@ class KnownStream:
 
     description: str
     load: Callable[[StreamConfig, Embed], Benchmark]
+    needs_data: bool = True
 
 
 STREAMS = {
-    "docstrings": KnownStream(docstrings.DESCRIPTION, lambda config, _: docstrings.load(config)),
+    "docstrings": KnownStream(docstrings.DESCRIPTION, lambda config, _: docstrings.load(config), needs_data=False),
     "textcls": KnownStream(textcls.DESCRIPTION, lambda config, _: textcls.load(config)),
     "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load),
     "file": KnownStream(file.DESCRIPTION, lambda config, _: file.load(config)),

@@ -1,0 +1,51 @@
+"""The commands for experiments: sweep, tune and report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from everlearn.progress import Screen
+from everlearn.sweep.folder import SweepFolder
+from everlearn.sweep.recipe import read_recipe
+from everlearn.sweep.sweep import Means, Sweep, parse_data
+
+RecipePath = Annotated[Path, typer.Argument(help="A recipe: a YAML file such as recipes/smoke.yaml.")]
+Out = Annotated[Path, typer.Option(help="Folder for the runs; the same command goes on with what it holds.")]
+EngineName = Annotated[str, typer.Option("--engine", help="What carries out the runs: local or ray.")]
+Address = Annotated[str | None, typer.Option(help="Ray cluster to use; without it Ray starts on this machine.")]
+Jobs = Annotated[
+    int | None, typer.Option(help="Runs at once; default: one for each GPU, or for each core where there is none.")
+]
+Threads = Annotated[int, typer.Option(help="CPU threads of each run; CPU results are bit-equal for the same number.")]
+Gpus = Annotated[float, typer.Option(help="GPUs that Ray sets aside for each run; a part lets runs share one.")]
+Data = Annotated[
+    list[str] | None, typer.Option(help="STREAM=DIR: where a stream's data lies, in place of what the recipe says.")
+]
+
+
+def sweep(
+    recipe: RecipePath,
+    out: Out,
+    engine: EngineName = "local",
+    address: Address = None,
+    jobs: Jobs = None,
+    threads: Threads = 1,
+    gpus: Gpus = 0.0,
+    data: Data = None,
+    table: Annotated[str | None, typer.Option(help="Carry out one table of the recipe only.")] = None,
+    reuse: Annotated[list[Path] | None, typer.Option(help="Another sweep's folder to take equal runs from.")] = None,
+) -> None:
+    """Carry out every run of a recipe; what is done is skipped, what was stopped goes on."""
+    read = read_recipe(recipe)
+    means = Means(engine, jobs, threads, address, gpus)
+    others = [SweepFolder(path) for path in reuse or ()]
+    screen = Screen()
+    Sweep(read, SweepFolder(out), means, screen, parse_data(read, data or ()), others).carry_out(table)
+    screen.say(f"all runs are done: `everlearn report {out}` shows them")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (sweep,):
+        app.command()(command)
