@@ -8,6 +8,7 @@ import typer
 from everlearn.progress import Screen
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.recipe import read_recipe
+from everlearn.sweep.reporting import write_report
 from everlearn.sweep.sweep import Means, Sweep, parse_data
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe: a YAML file such as recipes/smoke.yaml.")]
@@ -45,7 +46,17 @@ def sweep(
     screen.say(f"all runs are done: `everlearn report {out}` shows them")
 
 
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder that was given to `everlearn sweep --out`.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write; default: `report` in that folder.")] = None,
+) -> None:
+    """Write one HTML page, Markdown and LaTeX tables and PNG and SVG figures of a sweep."""
+    screen = Screen()
+    page = write_report(folder, out or folder / "report", screen.say)
+    screen.say(f"page: {page}")
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (sweep,):
+    for command in (sweep, report):
         app.command()(command)

@@ -108,7 +108,7 @@ def run_name(config: Config, given: Mapping[str, Any]) -> str:
 def _found(recipe: Recipe, row: Row, given: Mapping[str, Any], data: Mapping[str, Path]) -> dict[str, Any]:
     """The paths among the settings: relative ones are meant from the recipe's folder."""
     found: dict[str, Any] = {
-        name: recipe.source.path.parent / Path(str(given[name])).expanduser()
+        name: (recipe.source.path.parent / Path(str(given[name])).expanduser()).resolve()
         for name in PATHS & given.keys()
         if given[name] is not None
     }
