@@ -9,7 +9,9 @@ from everlearn.progress import Screen
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.recipe import read_recipe
 from everlearn.sweep.reporting import write_report
-from everlearn.sweep.sweep import Means, Sweep, parse_data
+from everlearn.sweep.sweep import Means, Sweep, flat_settings, parse_data
+from everlearn.sweep.tune import CHOSEN, TRIALS
+from everlearn.sweep.tune import tune as search
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe: a YAML file such as recipes/smoke.yaml.")]
 Out = Annotated[Path, typer.Option(help="Folder for the runs; the same command goes on with what it holds.")]
@@ -46,6 +48,28 @@ def sweep(
     screen.say(f"all runs are done: `everlearn report {out}` shows them")
 
 
+def tune(
+    recipe: RecipePath,
+    out: Out,
+    engine: EngineName = "local",
+    address: Address = None,
+    jobs: Jobs = None,
+    threads: Threads = 1,
+    gpus: Gpus = 0.0,
+    data: Data = None,
+) -> None:
+    """Choose settings on validation data from what a recipe says to try; the same command goes on with a search."""
+    read = read_recipe(recipe)
+    screen = Screen()
+    means = Means(engine, jobs, threads, address, gpus)
+    best = search(Sweep(read, SweepFolder(out), means, screen, parse_data(read, data or ())))
+    for outcome in best:
+        seeds = f"{len(outcome.accuracies)} seed{'s' if len(outcome.accuracies) > 1 else ''}"
+        tried = flat_settings(outcome.trial.tried)
+        screen.say(f"{outcome.trial.row.name}: {outcome.mean:.1%} on validation data ({seeds}) with {tried}")
+    screen.say(f"chosen settings: {out / CHOSEN}; all trials: {out / TRIALS}")
+
+
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder that was given to `everlearn sweep --out`.")],
     out: Annotated[Path | None, typer.Option(help="Where to write; default: `report` in that folder.")] = None,
@@ -58,5 +82,5 @@ def report(
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (sweep, report):
+    for command in (sweep, tune, report):
         app.command()(command)

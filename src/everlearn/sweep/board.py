@@ -1,7 +1,7 @@
 """What a person sees while a sweep is under way: which runs have ended, how, and how much time is left."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from statistics import fmean
 from types import TracebackType
@@ -13,17 +13,19 @@ from everlearn.report.table import duration
 from everlearn.sweep.events import Event, Job
 
 SECONDS_BETWEEN_LINES = 30.0
+ENOUGH_TO_GUESS = 0.1
+"""The share of a run after which its own pace says how long it will take: its start is slower than the rest."""
 
 
 class Forecast:
     """The time left, from how long runs of the same kind took.
 
     >>> forecast = Forecast(at_once=2)
-    >>> forecast.left(["slow"], {}) is None
+    >>> forecast.left(["slow"], [("slow", 0.01, 3.0)]) is None
     True
     >>> forecast.ended("slow", 60.0); forecast.ended("fast", 20.0)
-    >>> forecast.left(["slow", "fast", "new"], {}), forecast.left([], {"slow": (0.5, 40.0)})
-    (60.0, 40.0)
+    >>> forecast.left(["slow", "fast", "new"], []), forecast.left([], [("new", 0.5, 30.0), ("slow", 0.5, 50.0)])
+    (60.0, 30.0)
     """
 
     def __init__(self, at_once: int) -> None:
@@ -34,15 +36,22 @@ class Forecast:
         """A run of this kind took so long."""
         self._seconds.setdefault(kind, []).append(seconds)
 
-    def left(self, waiting: Iterable[str], active: Mapping[str, tuple[float, float]]) -> float | None:
-        """Seconds until everything is done; `active` holds the share done and the seconds taken of each run."""
-        under_way = [elapsed / share for share, elapsed in active.values() if share > 0.02]
-        known = [seconds for kind in self._seconds.values() for seconds in kind] or under_way
+    def left(self, waiting: Iterable[str], active: Iterable[tuple[str, float, float]]) -> float | None:
+        """Seconds until everything is done; `active` holds kind, share done and seconds so far of runs under way."""
+        active = list(active)
+        guesses = [elapsed / share for _, share, elapsed in active if share > ENOUGH_TO_GUESS]
+        known = [seconds for kind in self._seconds.values() for seconds in kind] or guesses
         if not known:
             return None
-        rest = [elapsed / share * (1 - share) if share > 0.02 else fmean(known) for share, elapsed in active.values()]
-        waits = [fmean(self._seconds.get(kind, known)) for kind in waiting]
-        return max([sum(waits + rest) / self._at_once, *rest])
+
+        def expected(kind: str) -> float:
+            return fmean(self._seconds.get(kind, known))
+
+        rest = [
+            (1 - share) * (elapsed / share if kind not in self._seconds and share > ENOUGH_TO_GUESS else expected(kind))
+            for kind, share, elapsed in active
+        ]
+        return max([sum([*map(expected, waiting), *rest]) / self._at_once, *rest])
 
 
 class Board(AbstractContextManager["Board"]):
@@ -109,6 +118,6 @@ class Board(AbstractContextManager["Board"]):
         return "; ".join(f"{job.label}: {share:.0%}" for job, share, _ in self._active.values())
 
     def _left(self, now: float) -> str:
-        active = {name: (share, now - started) for name, (_, share, started) in self._active.items()}
+        active = [(job.kind, share, now - started) for job, share, started in self._active.values()]
         left = self._forecast.left((job.kind for job in self._waiting.values()), active)
         return f"; about {duration(left)} left" if left is not None and (self._waiting or self._active) else ""
