@@ -105,7 +105,8 @@ class Sweep:
 
     def _job(self, run: PlannedRun) -> Job:
         folder = str(self.folder.of(run).absolute())
-        return Job(run.name, run.label, run.row, run.config.flat(), folder, self.means.threads)
+        kind = run.config.method.method
+        return Job(run.name, run.label, kind, run.config.flat(), folder, self.means.threads)
 
 
 def make_engine(means: Means, folder: SweepFolder) -> Engine:

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,7 @@ from everlearn.run_folder import write_text
 from everlearn.seeding import generator
 from everlearn.sweep.plan import PlannedRun, check_data, planned_run
 from everlearn.sweep.recipe import Row, Table
-from everlearn.sweep.sweep import Sweep
+from everlearn.sweep.sweep import Sweep, flat_settings
 
 CHOSEN, TRIALS = "chosen.yaml", "trials.jsonl"
 SEARCH_SEED = 0
@@ -109,7 +109,8 @@ def _trials_of_row(sweep: Sweep, table: Table, row: Row) -> list[Trial]:
         except UserError as error:  # such as fewer examples between replays than in a batch
             refused.append(str(error))
             continue
-        trials.append(Trial(row, tried, runs))
+        named = f"{row.name} ({flat_settings(tried)})"
+        trials.append(Trial(row, tried, tuple(replace(run, row=named) for run in runs)))
     if not trials:
         raise UserError(refused[0])
     if refused:
