@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from everlearn.sweep.folder import KEPT
 
 OBJECT_STORE_BYTES = 80 * 1024 * 1024
 """Jobs and results are small texts: Ray's default, a third of the memory, would be wasted on them."""
+SECONDS_TO_ANSWER = 10.0
 
 
 class RayEngine:
@@ -31,11 +33,12 @@ class RayEngine:
         common: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         try:
             if address:
+                _knock(address)
                 ray.init(address=address, **common)
             else:
                 cores = at_once * threads if at_once else None
                 ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             where = f"at {address}" if address else "on this machine"
             raise UserError(f"Ray cannot be used {where}: {' '.join(str(error).split())}.") from error
         self.at_once = at_once or self._room()
@@ -106,3 +109,10 @@ def _carry_out(job: dict[str, Any]) -> dict[str, str]:
         return {"failed": str(error)}
     folder = Path(job["folder"])
     return {name: (folder / name).read_text(encoding="utf-8") for name in KEPT if (folder / name).is_file()}
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody answers: Ray itself would go on trying for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER).close()
