@@ -49,7 +49,7 @@ def tune(sweep: Sweep) -> list[Outcome]:
 
     `chosen.yaml` holds the best settings by method, `trials.jsonl` all outcomes.
     """
-    searches = [(table, _trials(sweep, table)) for table in sweep.recipe.tables]
+    searches = [(table, trials_of(sweep, table)) for table in sweep.recipe.tables]
     every_run = [run for _, trials in searches for trial in trials for run in trial.runs]
     check_data(sweep.recipe, every_run)
     sweep.folder.claim(sweep.recipe, {run.name for run in every_run})
@@ -75,7 +75,8 @@ def tune(sweep: Sweep) -> list[Outcome]:
     return best
 
 
-def _trials(sweep: Sweep, table: Table) -> list[Trial]:
+def trials_of(sweep: Sweep, table: Table) -> list[Trial]:
+    """What the search of a table tries."""
     source = sweep.recipe.source
     methods = [str(row.settings.get("method")) for row in table.rows]
     found: list[Trial] = []
