@@ -10,7 +10,7 @@ import yaml
 from everlearn.errors import UserError
 from everlearn.report.results import Spread
 from everlearn.sweep.folder import SweepFolder
-from everlearn.sweep.plan import check_data, plan
+from everlearn.sweep.plan import check_before_running, plan
 from everlearn.sweep.recipe import read_recipe
 from everlearn.sweep.sweep import Means, Sweep, parse_data
 from everlearn.sweep.tune import trials_of
@@ -44,7 +44,7 @@ tables:
 def read_and_check(path):
     """All that is looked at before anything runs."""
     recipe = read_recipe(path)
-    check_data(recipe, plan(recipe))
+    check_before_running(recipe, plan(recipe))
 
 
 @pytest.fixture
@@ -93,6 +93,8 @@ def test_a_recipe_becomes_runs(tmp_path):
         ("stream: docstrings", "stream: docs", "unknown stream 'docs'", "      stream: docs"),
         ("encoder: tiny", "data: /nowhere", "there is no /nowhere", "      data: /nowhere"),
         ("stream: docstrings", "stream: fewrel", "has no data", "      - name: SEQ"),
+        ("orders: [1, 2]", "orders: [1, 9]", "docstrings has no order 9", "    orders: [1, 9]"),
+        ("encoder: tiny", "encoder: tinny", "unknown encoder 'tinny': did you mean 'tiny'?", "      encoder: tinny"),
         ("seeds: [42, 43]", "seeds: [42, 42]", "each entry once", "    seeds: [42, 42]"),
         ("seeds: [42, 43]", "seeds: [one]", "seeds is a list", "    seeds: [one]"),
         ("encoder: tiny", "seed: 3", "write `seeds:` with a list", "      seed: 3"),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,7 @@ def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path):
     content = one_table(rows=("SEQ",), seeds=[42, 43])
     other = write_recipe(tmp_path / "other.yaml", content)
     taking, screen = make_sweep(other, tmp_path / "other")
-    object.__setattr__(taking, "reuse", [SweepFolder(out)])
-    taking.carry_out()
+    replace(taking, reuse=[SweepFolder(out)]).carry_out()
     assert sum("taken from" in line for line in screen.said) == 2
     assert results_in(tmp_path / "other") == {name: found[name] for name in names if name.startswith("seq")}
 
@@ -146,14 +146,13 @@ def test_a_run_whose_worker_dies_every_time_fails_and_the_others_go_on(tmp_path)
 
 def test_a_run_that_cannot_work_is_reported_at_the_end(tmp_path):
     content = one_table(rows=("SEQ", "OML-ER"), seeds=[42])
-    content["tables"]["relations"]["rows"][1]["orders"] = [9]
+    content["tables"]["relations"]["rows"][1]["trained_layers"] = 7
     sweep, screen = make_sweep(write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out")
-    with pytest.raises(
-        UserError, match=r"1 of 2 runs failed, the first \(OML-ER, order 9, seed 42\) because there is no"
-    ):
+    reason = r"1 of 2 runs failed, the first \(OML-ER, order 1, seed 42\) because the encoder has 2 layers, not 7"
+    with pytest.raises(UserError, match=reason):
         sweep.carry_out()
     assert len(results_in(tmp_path / "out")) == 1
-    assert any("failed: there is no order 9" in line for line in screen.said)
+    assert any("failed: the encoder has 2 layers" in line for line in screen.said)
 
 
 def test_a_sweep_that_is_killed_leaves_no_worker_behind_and_goes_on(tmp_path):

@@ -9,8 +9,8 @@ from everlearn.progress import Screen
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.recipe import read_recipe
 from everlearn.sweep.reporting import write_report
-from everlearn.sweep.sweep import Means, Sweep, flat_settings, parse_data
-from everlearn.sweep.tune import CHOSEN, TRIALS
+from everlearn.sweep.sweep import Means, Sweep, parse_data
+from everlearn.sweep.tune import CHOSEN, TRIALS, flat_settings
 from everlearn.sweep.tune import tune as search
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe: a YAML file such as recipes/smoke.yaml.")]

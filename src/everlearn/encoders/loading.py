@@ -65,6 +65,12 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     return Encoder(model, Tokenizer(tokenizer, longest, segments), pooling).to(device)
 
 
+def check_encoder(name: str) -> None:
+    """Refuse a name that no encoder has, without loading anything."""
+    if name != "tiny":
+        _source(name)
+
+
 def default_pooling(name: str) -> str:
     """The pooling an encoder was made for."""
     if name in KNOWN:

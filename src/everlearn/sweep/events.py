@@ -29,7 +29,7 @@ class Job:
 class Event:
     """Something that happened to a job."""
 
-    kind: Literal["started", "advanced", "ended", "failed", "retried", "said"]
+    kind: Literal["started", "advanced", "ended", "failed", "retried"]
     job: Job
     share: float = 0.0
     """How much of the run is done."""

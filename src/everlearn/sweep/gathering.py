@@ -8,6 +8,7 @@ from everlearn.report.study import PlannedTest, Study, StudyRow, StudyTable
 from everlearn.sweep.folder import DamagedError, SweepFolder
 from everlearn.sweep.plan import PlannedRun, planned
 from everlearn.sweep.recipe import Recipe, Row, Table, read_recipe
+from everlearn.sweep.tune import TRIALS
 
 
 def gather(path: Path) -> Study:
@@ -16,6 +17,8 @@ def gather(path: Path) -> Study:
     if not folder.recipe.is_file():
         raise UserError(f"{path} is not the folder of a sweep: pass the one that was given to `everlearn sweep --out`.")
     recipe = read_recipe(folder.recipe)
+    if any(row.search for table in recipe.tables for row in table.rows):
+        raise UserError(f"{path} is the folder of a search: what it found is in {path / TRIALS}.")
     notes: list[str] = []
     tables = tuple(_table(recipe, table, folder, notes) for table in recipe.tables)
     found = sum(len(row.runs) for table in tables for row in table.rows)

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from everlearn.config import Config, settings, value_type
+from everlearn.encoders import check_encoder
 from everlearn.errors import UserError, unknown
 from everlearn.streams import STREAMS
 from everlearn.sweep.recipe import Recipe, Row, Table
@@ -64,32 +65,38 @@ def planned_run(
 ) -> PlannedRun:
     """One run with these settings; an error names the line that causes it."""
     try:
-        config = Config.build({**given, **_found(recipe, row, given, data)})
+        config = Config.build({**given, **_found(recipe, given, data)})
         if config.stream.stream not in STREAMS:
             raise unknown("stream", config.stream.stream, STREAMS)
     except UserError as error:
-        raise recipe.source.error(_cause(table, row, given, str(error), recipe), str(error)) from error
+        raise recipe.source.error(_cause(recipe, row, given, str(error)), str(error)) from error
     if table.curve is not None and table.curve not in _DEFAULTS:
         raise recipe.source.error((*table.place, "curve"), str(unknown("setting", str(table.curve), _DEFAULTS)))
     return PlannedRun(run_name(config, given), row.name, config, row.place)
 
 
-def check_data(recipe: Recipe, runs: list[PlannedRun]) -> None:
-    """Refuse to start where a file or folder that a run reads is missing."""
+def check_before_running(recipe: Recipe, runs: Sequence[PlannedRun]) -> None:
+    """Refuse to start where data is missing, or an order or encoder does not exist."""
     for run in runs:
-        flat = {**vars(run.config.stream), **vars(run.config.encoder)}
-        for name in sorted(PATHS & flat.keys()):
-            path = flat[name]
-            if path is not None and not path.exists():
+        stream = run.config.stream
+        known = STREAMS[stream.stream]
+        for name, path in vars(stream).items():
+            if isinstance(path, Path) and not path.exists():
                 raise recipe.source.error(
                     _stated(recipe, run.place, name),
                     f"there is no {path}, which is the {name} of '{run.row}': put it there, or pass "
-                    f"--data {run.config.stream.stream}=DIR.",
+                    f"--data {stream.stream}=DIR.",
                 )
-        if STREAMS[run.config.stream.stream].needs_data and run.config.stream.data is None:
-            raise recipe.source.error(
-                run.place, f"'{run.row}' has no data: the stream {run.config.stream.stream} needs `data:`."
-            )
+        if known.needs_data and stream.data is None:
+            message = f"'{run.row}' has no data: the stream {stream.stream} needs `data:`."
+            raise recipe.source.error(run.place, message)
+        if stream.order.isdecimal() and stream.order not in known.orders and stream.task_column is None:
+            message = f"{stream.stream} has no order {stream.order}: choose among {', '.join(known.orders)}."
+            raise recipe.source.error(_stated(recipe, run.place, "order"), message)
+        try:
+            check_encoder(run.config.encoder.encoder)
+        except UserError as error:
+            raise recipe.source.error(_stated(recipe, run.place, "encoder"), str(error)) from error
 
 
 def run_name(config: Config, given: Mapping[str, Any]) -> str:
@@ -105,7 +112,7 @@ def run_name(config: Config, given: Mapping[str, Any]) -> str:
     return f"{config.method.method}-order{order}-seed{config.run.seed}-{digest[:10]}"
 
 
-def _found(recipe: Recipe, row: Row, given: Mapping[str, Any], data: Mapping[str, Path]) -> dict[str, Any]:
+def _found(recipe: Recipe, given: Mapping[str, Any], data: Mapping[str, Path]) -> dict[str, Any]:
     """The paths among the settings: relative ones are meant from the recipe's folder."""
     found: dict[str, Any] = {
         name: (recipe.source.path.parent / Path(str(given[name])).expanduser()).resolve()
@@ -116,7 +123,7 @@ def _found(recipe: Recipe, row: Row, given: Mapping[str, Any], data: Mapping[str
     return {**found, "data": moved} if moved else found
 
 
-def _cause(table: Table, row: Row, given: Mapping[str, Any], message: str, recipe: Recipe) -> Place:
+def _cause(recipe: Recipe, row: Row, given: Mapping[str, Any], message: str) -> Place:
     """The entry that an error speaks of: the setting that its message names first."""
     mentions = {name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) for name in given}
     named = sorted((match.start(), name) for name, match in mentions.items() if match)

@@ -1,10 +1,9 @@
 """A sweep: plan the runs of a recipe, skip what is done, carry out the rest."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from everlearn.sweep.board import Board
 from everlearn.sweep.events import Engine, Job
 from everlearn.sweep.folder import DamagedError, SweepFolder
 from everlearn.sweep.local import LocalEngine
-from everlearn.sweep.plan import PlannedRun, check_data, plan
+from everlearn.sweep.plan import PlannedRun, check_before_running, plan
 from everlearn.sweep.recipe import Recipe
 
 ENGINES = ("local", "ray")
@@ -23,13 +22,13 @@ ENGINES = ("local", "ray")
 
 @dataclass(frozen=True)
 class Means:
-    """With what a sweep is carried out. None of it changes a result."""
+    """With what a sweep is carried out."""
 
     engine: str = "local"
     jobs: int | None = None
-    """Runs at once; by default as many as there are cores, or one where there is a GPU."""
+    """Runs at once; by default one for each GPU, or for each core where none is used."""
     threads: int = 1
-    """CPU threads of each run. This does change the last bits of results on a CPU, so it is the same for all."""
+    """CPU threads of each run, the same for all: on a CPU their number changes the last bits of a result."""
     address: str | None = None
     gpus: float = 0.0
     """GPUs that Ray sets aside for each run; a part lets runs share one."""
@@ -48,9 +47,11 @@ class Sweep:
 
     def carry_out(self, only: str | None = None) -> None:
         """Everything of the recipe, or one of its tables, that is not done yet."""
+        for row in (row for table in self.recipe.tables for row in table.rows if row.search):
+            raise self.recipe.source.error((*row.place, "search"), "this recipe is for `everlearn tune`.")
         everything = plan(self.recipe, self.data)
         wanted = plan(self.recipe, self.data, only)
-        check_data(self.recipe, wanted)
+        check_before_running(self.recipe, wanted)
         self.folder.claim(self.recipe, {run.name for run in everything})
         self.finish(wanted)
 
@@ -66,7 +67,7 @@ class Sweep:
         jobs = [self._job(run) for run in open_runs]
         for run in open_runs:
             self.folder.start_over_if_changed(run)
-        engine = make_engine(self.means, self.folder)
+        engine = make_engine(self.means, self.folder, {run.config.run.device for run in open_runs})
         failures: dict[str, str] = {}
         with Board(self.screen, jobs, done, engine.at_once) as board:
             for event in engine.carry_out(jobs):
@@ -109,13 +110,13 @@ class Sweep:
         return Job(run.name, run.label, kind, run.config.flat(), folder, self.means.threads)
 
 
-def make_engine(means: Means, folder: SweepFolder) -> Engine:
-    """The engine asked for."""
+def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> Engine:
+    """The engine asked for; `devices` are those that the runs want to compute on."""
     if means.jobs is not None and means.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {means.jobs}.")
     if means.threads < 1:
         raise UserError(f"--threads must be at least 1, not {means.threads}.")
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() and set(devices) != {"cpu"} else 0
     at_once = means.jobs or gpus or max(1, (os.cpu_count() or 1) // means.threads)
     if means.engine == "local":
         if means.address:
@@ -144,12 +145,3 @@ def parse_data(recipe: Recipe, given: Sequence[str]) -> dict[str, Path]:
             raise unknown("stream with data in this recipe", stream, streams)
         found[stream] = Path(path).expanduser()
     return found
-
-
-def flat_settings(settings: Mapping[str, Any]) -> str:
-    """Settings in one line, for people.
-
-    >>> flat_settings({"lr": 1e-05, "batch_size": 8})
-    'lr 1e-05, batch_size 8'
-    """
-    return ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -13,9 +13,9 @@ import yaml
 from everlearn.errors import UserError
 from everlearn.run_folder import write_text
 from everlearn.seeding import generator
-from everlearn.sweep.plan import PlannedRun, check_data, planned_run
+from everlearn.sweep.plan import PlannedRun, check_before_running, planned_run
 from everlearn.sweep.recipe import Row, Table
-from everlearn.sweep.sweep import Sweep, flat_settings
+from everlearn.sweep.sweep import Sweep
 
 CHOSEN, TRIALS = "chosen.yaml", "trials.jsonl"
 SEARCH_SEED = 0
@@ -51,7 +51,7 @@ def tune(sweep: Sweep) -> list[Outcome]:
     """
     searches = [(table, trials_of(sweep, table)) for table in sweep.recipe.tables]
     every_run = [run for _, trials in searches for trial in trials for run in trial.runs]
-    check_data(sweep.recipe, every_run)
+    check_before_running(sweep.recipe, every_run)
     sweep.folder.claim(sweep.recipe, {run.name for run in every_run})
     best: list[Outcome] = []
     everything: list[Outcome] = []
@@ -145,3 +145,12 @@ def _write(folder: Path, best: Sequence[Outcome], everything: Sequence[Outcome])
     write_text(folder / TRIALS, "".join(json.dumps(line) + "\n" for line in lines))
     chosen = {str(outcome.trial.row.settings.get("method")): dict(outcome.trial.tried) for outcome in best}
     write_text(folder / CHOSEN, yaml.safe_dump(chosen, sort_keys=False))
+
+
+def flat_settings(settings: Mapping[str, Any]) -> str:
+    """Settings in one line, for people.
+
+    >>> flat_settings({"lr": 1e-05, "batch_size": 8})
+    'lr 1e-05, batch_size 8'
+    """
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
