@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from everlearn.report.palette import FAINT, INK, LINES, MUTED, SMALL, TEXT
+from everlearn.report.palette import FAINT, INK, LINES, MUTED, PAPER, SMALL, TEXT
 from everlearn.report.panels import plain_axes, titled_figure
 from everlearn.report.results import Spread
 from everlearn.report.study import AVERAGE, StudyTable
@@ -18,7 +18,9 @@ def against_paper_figure(table: StudyTable, subtitle: str) -> Figure | None:
     rows = table.with_runs()
     if not rows:
         return None
-    figure = titled_figure("Accuracy here and in the paper", subtitle, 10.0, 1.5 + 0.42 * len(rows))
+    with_paper = any(AVERAGE in row.paper for row in rows)
+    title = "Accuracy here and in the paper" if with_paper else "Accuracy"
+    figure = titled_figure(title, subtitle, 10.0, 1.5 + 0.42 * len(rows))
     axes = figure.add_subplot()
     plain_axes(axes, grid="x")
     for place, row in enumerate(rows):
@@ -27,7 +29,7 @@ def against_paper_figure(table: StudyTable, subtitle: str) -> Figure | None:
         if here and paper:
             axes.plot([100 * here.mean, 100 * paper.mean], [place, place], color=FAINT, linewidth=5, zorder=1)
         if paper:
-            axes.errorbar(**_mark(paper, place), fmt=PAPER_MARK, color=MUTED, markerfacecolor="#ffffff", zorder=3)
+            axes.errorbar(**_mark(paper, place), fmt=PAPER_MARK, color=MUTED, markerfacecolor=PAPER, zorder=3)
         if here:
             axes.errorbar(**_mark(here, place), fmt=HERE, color=colour, zorder=4)
             name = f"{100 * here.mean:.1f}"
@@ -38,12 +40,13 @@ def against_paper_figure(table: StudyTable, subtitle: str) -> Figure | None:
     axes.set_yticks(range(len(rows)), [row.name for row in rows], color=INK, size=TEXT)
     axes.set_ylim(len(rows) - 0.5, -0.7)
     axes.xaxis.set_major_formatter("{x:g}%")
-    marks = [
-        Line2D([], [], marker=HERE, color=LINES[0], linestyle="", label="here"),
-        Line2D([], [], marker=PAPER_MARK, color=MUTED, markerfacecolor="#ffffff", linestyle="", label="the paper"),
-    ]
-    axes.legend(handles=marks, frameon=False, fontsize=SMALL, labelcolor=MUTED, loc="lower right", ncols=2,
-                bbox_to_anchor=(1.0, 1.0))  # fmt: skip
+    if with_paper:
+        marks = [
+            Line2D([], [], marker=HERE, color=LINES[0], linestyle="", label="here"),
+            Line2D([], [], marker=PAPER_MARK, color=MUTED, markerfacecolor=PAPER, linestyle="", label="the paper"),
+        ]
+        style: dict[str, Any] = {"frameon": False, "fontsize": SMALL, "labelcolor": MUTED, "ncols": 2}
+        axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1.0, 1.0), **style)
     return figure
 
 

@@ -46,7 +46,7 @@ def pictures(table: StudyTable) -> Iterator[Picture]:
     all_orders = f"{about} · mean over order{'s' if len(orders) > 1 else ''} {', '.join(orders)}" if orders else about
     whole: list[tuple[str, str, Figure | None]] = [
         ("setting", "Accuracy against the setting", setting_figure(table, all_orders)),
-        ("accuracy", "Accuracy here and in the paper", against_paper_figure(table, all_orders)),
+        ("accuracy", "Accuracy of each row", against_paper_figure(table, all_orders)),
     ]
     yield from (Picture(name, title, figure) for name, title, figure in whole if figure)
     for order in orders:
