@@ -87,8 +87,11 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
     out = tmp_path / "out"
     write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
     sweep, _ = make_sweep(tmp_path / "recipe.yaml", out)
-    sweep.folder.claim(sweep.recipe, {planned.name for planned in plan(sweep.recipe)})
-    (out / "runs" / plan(sweep.recipe)[0].name).mkdir()
+    with sweep.folder.claimed(sweep.recipe, {planned.name for planned in plan(sweep.recipe)}):
+        (out / "runs" / plan(sweep.recipe)[0].name).mkdir()
+        second, _ = make_sweep(tmp_path / "recipe.yaml", out)
+        with pytest.raises(UserError, match="another sweep is at work"):
+            second.carry_out()
 
     changed = one_table(seeds=[42])
     changed["tables"]["relations"]["settings"]["lr"] = 2e-3

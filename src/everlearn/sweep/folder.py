@@ -1,10 +1,11 @@
 """The folder of a sweep: the recipe it belongs to, a folder for each run, and which results in it can be trusted."""
 
+import fcntl
 import json
 import math
 import shutil
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ import yaml
 from everlearn.config import Config, read_config
 from everlearn.errors import UserError
 from everlearn.report.results import ResultDict
-from everlearn.run_folder import write_text
+from everlearn.run_folder import PARTIAL, write_text
 from everlearn.sweep.plan import PlannedRun, portable
 from everlearn.sweep.recipe import Recipe
 
@@ -38,26 +39,45 @@ class SweepFolder:
         """The folder of a run."""
         return self.runs / run.name
 
-    def claim(self, recipe: Recipe, names: Collection[str]) -> None:
-        """Make the folder this recipe's; refuse one that holds runs which the recipe does not have."""
+    @contextmanager
+    def claimed(self, recipe: Recipe, names: Collection[str]) -> Iterator[None]:
+        """Make the folder this recipe's, and keep other sweeps out meanwhile.
+
+        One that holds runs which the recipe does not have (`names`) is refused.
+        """
+        self._check(recipe, names)
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            self.logs.mkdir(exist_ok=True)
+            lock = (self.logs / "lock").open("w")
+        except OSError as error:
+            raise UserError(f"the output folder {self.path} cannot be used: {error.strerror}.") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise UserError(f"another sweep is at work in {self.path}: wait for it, or stop it.") from error
+            write_text(self.recipe, yaml.safe_dump(_resolved(recipe), sort_keys=False, allow_unicode=True))
+            yield
+
+    def _check(self, recipe: Recipe, names: Collection[str]) -> None:
         try:
             if self.path.exists() and not self.path.is_dir():
                 raise UserError(f"the output folder {self.path} is a file: choose another name.")
-            there = [path.name for path in self.path.iterdir()] if self.path.exists() else []
-            if there and not self.recipe.is_file():
+            there = {path.name for path in self.path.iterdir()} if self.path.exists() else set()
+            # A kill before the recipe was written leaves the empty folders of a sweep.
+            if not self.recipe.is_file() and there - {self.runs.name, self.logs.name, f"{self.recipe.name}{PARTIAL}"}:
                 raise UserError(f"the output folder {self.path} holds other files: choose an empty or a new one.")
-            foreign = sorted({path.name for path in self.runs.iterdir()} - set(names)) if self.runs.exists() else []
-            if foreign:
-                raise UserError(
-                    f"the output folder {self.path} belongs to another recipe, or to this one with other settings: it "
-                    f"holds {len(foreign)} runs that {recipe.source.path} does not have, such as {foreign[0]}; choose "
-                    "another folder, or delete these runs."
-                )
-            self.runs.mkdir(parents=True, exist_ok=True)
-            self.logs.mkdir(exist_ok=True)
+            held = {path.name for path in self.runs.iterdir()} if self.runs.exists() else set()
         except OSError as error:
             raise UserError(f"the output folder {self.path} cannot be used: {error.strerror}.") from error
-        write_text(self.recipe, yaml.safe_dump(_resolved(recipe), sort_keys=False, allow_unicode=True))
+        foreign = sorted(name for name in held - set(names) if not name.endswith(PARTIAL))
+        if foreign:
+            raise UserError(
+                f"the output folder {self.path} belongs to another recipe, or to this one with other settings: it "
+                f"holds {len(foreign)} runs that {recipe.source.path} does not have, such as {foreign[0]}; choose "
+                "another folder, or delete these runs."
+            )
 
     def result(self, run: PlannedRun) -> ResultDict | None:
         """The result of a run that has ended, None for one that has not; `DamagedError` if it cannot be trusted."""
@@ -83,7 +103,7 @@ class SweepFolder:
         for other in others:
             with suppress(DamagedError):
                 if other.result(run) is not None:
-                    partial = self.runs / f"{run.name}.partial"
+                    partial = self.runs / f"{run.name}{PARTIAL}"
                     shutil.rmtree(partial, ignore_errors=True)
                     partial.mkdir()
                     for name in KEPT:
@@ -94,17 +114,13 @@ class SweepFolder:
                     return other.path
         return None
 
-    def start_over_if_changed(self, run: PlannedRun) -> None:
-        """An unfinished run whose settings differ, or whose data has moved since, cannot be gone on with."""
-        folder = self.of(run)
-        if not folder.exists():
-            return
+    def can_go_on(self, run: PlannedRun) -> bool:
+        """Whether what is there of an unfinished run was begun with these settings and this place of the data."""
         try:
-            same = not Config.build(read_config(folder / "config.yaml")).differences(run.config)
+            begun = Config.build(read_config(self.of(run) / "config.yaml"))
         except UserError:
-            same = False
-        if not same:
-            self.discard(run)
+            return False
+        return not begun.differences(run.config)
 
 
 def _stored(folder: Path) -> dict[str, Any]:

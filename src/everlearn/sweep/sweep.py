@@ -52,8 +52,8 @@ class Sweep:
         everything = plan(self.recipe, self.data)
         wanted = plan(self.recipe, self.data, only)
         check_before_running(self.recipe, wanted)
-        self.folder.claim(self.recipe, {run.name for run in everything})
-        self.finish(wanted)
+        with self.folder.claimed(self.recipe, {run.name for run in everything}):
+            self.finish(wanted)
 
     def finish(self, runs: Sequence[PlannedRun], tolerant: bool = False) -> None:
         """Carry out those of the runs that are not done; an error at the end if some failed, unless `tolerant`."""
@@ -65,8 +65,6 @@ class Sweep:
             return
         by_name = {run.name: run for run in open_runs}
         jobs = [self._job(run) for run in open_runs]
-        for run in open_runs:
-            self.folder.start_over_if_changed(run)
         engine = make_engine(self.means, self.folder, {run.config.run.device for run in open_runs})
         failures: dict[str, str] = {}
         with Board(self.screen, jobs, done, engine.at_once) as board:
@@ -102,6 +100,9 @@ class Sweep:
         taken_from = self.folder.take_over(run, self.reuse)
         if taken_from:
             self.screen.say(f"{run.label}: taken from {taken_from}")
+        elif self.folder.of(run).exists() and not self.folder.can_go_on(run):
+            self.screen.say(f"{run.label}: its settings, or the place of its data, have changed: starting over")
+            self.folder.discard(run)
         return taken_from is not None
 
     def _job(self, run: PlannedRun) -> Job:

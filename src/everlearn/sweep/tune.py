@@ -49,29 +49,25 @@ def tune(sweep: Sweep) -> list[Outcome]:
 
     `chosen.yaml` holds the best settings by method, `trials.jsonl` all outcomes.
     """
-    searches = [(table, trials_of(sweep, table)) for table in sweep.recipe.tables]
-    every_run = [run for _, trials in searches for trial in trials for run in trial.runs]
+    table, *others = sweep.recipe.tables
+    if others:
+        raise sweep.recipe.source.error(others[0].place, "a search has one table: what it chooses is kept by method.")
+    trials = trials_of(sweep, table)
+    every_run = [run for trial in trials for run in trial.runs]
     check_before_running(sweep.recipe, every_run)
-    sweep.folder.claim(sweep.recipe, {run.name for run in every_run})
-    best: list[Outcome] = []
-    everything: list[Outcome] = []
-    for table, trials in searches:
+    with sweep.folder.claimed(sweep.recipe, {run.name for run in every_run}):
         finalists = trials
         if table.finalists:
             sweep.finish([trial.runs[0] for trial in trials], tolerant=True)
             # By the first seed alone, also when the search is gone on with: else the finalists could change.
-            first = _by_row(_outcomes(sweep, trials, seeds=1))
-            finalists = [outcome.trial for ranked in first.values() for outcome in ranked[: table.finalists]]
+            ranked = _by_row(_outcomes(sweep, trials, seeds=1)).values()
+            finalists = [outcome.trial for own in ranked for outcome in own[: table.finalists]]
         sweep.finish([run for trial in finalists for run in trial.runs], tolerant=True)
         outcomes = _outcomes(sweep, trials)
         if not outcomes:
-            raise UserError(f"every trial of '{table.name}' failed: see {sweep.folder.logs}.")
-        everything += outcomes
-        most = {row: max(len(outcome.accuracies) for outcome in own) for row, own in _by_row(outcomes).items()}
-        # Only trials with all seeds are compared: one lucky seed must not beat a mean over three.
-        full = [outcome for outcome in outcomes if len(outcome.accuracies) == most[outcome.trial.row.name]]
-        best += [ranked[0] for ranked in _by_row(full).values()]
-    _write(sweep.folder.path, best, everything)
+            raise UserError(f"every trial failed: see {sweep.folder.logs}.")
+        best = [_best(own) for own in _by_row(outcomes).values()]
+        _write(sweep.folder.path, best, outcomes)
     return best
 
 
@@ -135,6 +131,12 @@ def _by_row(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     for outcome in sorted(outcomes, key=lambda outcome: -outcome.mean):
         rows.setdefault(outcome.trial.row.name, []).append(outcome)
     return rows
+
+
+def _best(outcomes: Sequence[Outcome]) -> Outcome:
+    """The best of a row among those with most seeds: one lucky seed must not beat a mean over three."""
+    most = max(len(outcome.accuracies) for outcome in outcomes)
+    return next(outcome for outcome in outcomes if len(outcome.accuracies) == most)
 
 
 def _write(folder: Path, best: Sequence[Outcome], everything: Sequence[Outcome]) -> None:
