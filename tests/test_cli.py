@@ -209,7 +209,9 @@ def test_every_setting_has_an_option(built):
         if not isinstance(value, bool)
     }
     values |= {"stream": "file", "method": "seq", "device": "cpu", "split": "validation", "replay_gradient": "sum"}
-    values |= dict.fromkeys(("eval_every", "train_size", "val_size", "test_size", "memory_capacity"), "3")
+    values |= dict.fromkeys(
+        ("eval_every", "train_size", "val_size", "test_size", "memory_capacity", "trained_layers"), "3"
+    )
     values |= {
         "data": "/d",
         "test_data": "/t",

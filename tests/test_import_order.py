@@ -27,7 +27,7 @@ LAYERS: list[list[set[str]]] = [
     [{"experiment"}],
     [{"recorder", "progress", "events"}],
     [{"run"}, {"classifier"}],
-    [{"comparison", "description"}, {"service"}],
+    [{"comparison", "description"}, {"sweep"}, {"service"}],
     [{"cli", "__main__"}],
 ]
 

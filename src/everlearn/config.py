@@ -33,6 +33,7 @@ class RunConfig:
     eval_sample: int = setting(100, "examples per task in such a sample")
     checkpoint_every: int = setting(10_000, "examples between checkpoints; 0 writes none")
     log_every: int = setting(200, "examples between two lines of metrics.jsonl")
+    keep_signals: int = setting(0, "test texts whose features and gates are kept in the result (anml-er)")
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Config:
                 yield f"{name} must lie between 0 and 1, not {value}."
             if name in _CHOICES and value not in _CHOICES[name]:
                 yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
-            if name in _LEAST and value < _LEAST[name]:
+            if name in _LEAST and value is not None and value < _LEAST[name]:
                 yield f"{name} must be at least {_LEAST[name]}, not {value}."
         kind = find_method(method.method)
         if method.open_classes and not kind.grows:
@@ -128,6 +129,8 @@ _LEAST = {
     "seed": 0,
     "checkpoint_every": 0,
     "max_length": 3,
+    "trained_layers": 1,
+    "keep_signals": 0,
     "ewc_lambda": 0,
     "der_alpha": 0,
     "der_beta": 0,

@@ -41,7 +41,8 @@ PAPER_FEWREL_METHODS: dict[str, Mapping[str, Any]] = {
 
 # A few thousand short texts with minilm. Encoder rates are held to the range of the paper's grid (1e-5 and up), so
 # that every method fine-tunes; the rest is the best, by validation accuracy over three seeds, of a random search per
-# method (`bench/choose_settings.py`; every run is in `results/docstrings/`, and docs/docstrings.md says what it found).
+# method (`recipes/tune-docstrings-minilm.yaml`; every run is in `results/docstrings/`, and docs/docstrings.md says what
+# it found).
 SHORT_STREAM: Mapping[str, Any] = {"replay_rate": 0.1, "log_every": 50, "checkpoint_every": 500}
 SHORT_STREAM_METHODS: dict[str, Mapping[str, Any]] = {
     "seq": {"batch_size": 8, "lr": 1e-5, "head_lr": 1e-2},

@@ -160,6 +160,24 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "device": experiment.device.type,
         "precision": resolve_precision(config.encoder.precision, experiment.device),
         **experiment.history.summary(),
+        **_signals(config.run.keep_signals, experiment),
+        "tasks": [
+            {"task": task.name, "classes": len({e.label for e in task.train}), "train": len(task.train)}
+            for task in benchmark.tasks
+        ],
         "ledger": experiment.ledger.as_dict(),
         "notes": [*benchmark.notes, *experiment.notes],
     }
+
+
+def _signals(examples: int, experiment: Experiment) -> dict[str, Any]:
+    """What goes on inside the method for the first test texts, where somebody wants to look at it."""
+    if not examples:
+        return {}
+    batch = experiment.test_sets[0].batch
+    shown = experiment.method.signals(batch.take(range(min(examples, len(batch)))))
+    return (
+        {"signals": {name: values.double().numpy().round(4).tolist() for name, values in shown.items()}}
+        if shown
+        else {}
+    )

@@ -35,7 +35,9 @@ def main() -> None:
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print(
-                "everlearn: stopped; a run with --out goes on from its last checkpoint with --resume.", file=sys.stderr
+                "everlearn: stopped; a run with --out goes on from its last checkpoint with --resume, a sweep with the "
+                "same command.",
+                file=sys.stderr,
             )
         raise
 

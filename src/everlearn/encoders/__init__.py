@@ -1,7 +1,7 @@
 """Text to vectors: any Hugging Face encoder, its tokenizer, and the bundled default."""
 
 from everlearn.encoders.encoder import POOLINGS, PRECISIONS, Encoder, EncoderConfig
-from everlearn.encoders.loading import KNOWN, KnownEncoder, load_encoder, resolve_precision
+from everlearn.encoders.loading import KNOWN, KnownEncoder, check_encoder, load_encoder, resolve_precision
 from everlearn.encoders.tokenizer import Tokenizer
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "EncoderConfig",
     "KnownEncoder",
     "Tokenizer",
+    "check_encoder",
     "load_encoder",
     "resolve_precision",
 ]

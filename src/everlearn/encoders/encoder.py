@@ -32,6 +32,7 @@ class EncoderConfig:
     freeze_encoder: bool = setting(False, "leave the encoder as it is and learn only what stands on it")
     dropout: float = setting(0.0, "dropout inside the encoder while learning, the same for every method")
     precision: str = setting("auto", "what the encoder computes in: fp32 or bf16; auto = bf16 on a GPU, else fp32")
+    trained_layers: int | None = setting(None, "train only so many layers at the encoder's top; default: all of it")
 
 
 class Encoder(nn.Module):

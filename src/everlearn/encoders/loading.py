@@ -15,6 +15,7 @@ from torch.nn.functional import cosine_similarity
 from everlearn.batches import Sequences
 from everlearn.encoders.encoder import POOLINGS, PRECISIONS, Encoder, EncoderConfig
 from everlearn.encoders.fast_path import FastPath
+from everlearn.encoders.freezing import train_only_top
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.encoders.tokenizer import Tokenizer
 from everlearn.errors import UserError, unknown
@@ -66,6 +67,8 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
         raise UserError(f"the encoder '{config.encoder}' has no pooler: choose --pooling cls or mean.")
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
         model.pooler = None  # its weights would be counted as trained without ever being used
+    if config.trained_layers is not None:
+        train_only_top(model, config.trained_layers)
     longest = min(config.max_length, _longest(model, tokenizer))
     segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
     precision = resolve_precision(config.precision, device)
@@ -102,6 +105,12 @@ def _working_fast_path(encoder: Encoder) -> FastPath | None:
         return path
     logging.getLogger("everlearn").warning("this encoder takes the plain, slower path (%s)", problem)
     return None
+
+
+def check_encoder(name: str) -> None:
+    """Refuse a name that no encoder has, without loading anything."""
+    if name != "tiny":
+        _source(name)
 
 
 def default_pooling(name: str) -> str:

@@ -9,7 +9,7 @@ import copy
 import torch
 from torch import nn
 
-from everlearn.batches import Sequences
+from everlearn.batches import Batch, Sequences
 from everlearn.encoders import Encoder
 from everlearn.methods.base import Parts
 from everlearn.methods.maml_er import MAMLER
@@ -48,8 +48,12 @@ class ModulatedNetwork(Network):
 
     def features(self, sequences: Sequences) -> torch.Tensor:
         """The encoder's features, gated."""
-        gated: torch.Tensor = self.encoder(sequences) * self.modulator(sequences)
-        return gated
+        return self.signals(sequences)["after"]
+
+    def signals(self, sequences: Sequences) -> Weights:
+        """The features before the gate, the gate, and the features after it."""
+        before, gate = self.encoder(sequences), self.modulator(sequences)
+        return {"before": before, "gate": gate, "after": before * gate}
 
 
 class ANMLER(MAMLER):
@@ -63,6 +67,15 @@ class ANMLER(MAMLER):
         if not self.config.neuromodulation:
             return super().build_network(parts)
         return ModulatedNetwork(parts.encoder, parts.problem.head(parts.encoder.width))
+
+    @torch.no_grad()
+    def signals(self, batch: Batch) -> Weights:
+        """Before, gate and after for each example (the first of its candidates, where it has some)."""
+        network = self.copy_for_testing()
+        if not isinstance(network, ModulatedNetwork):
+            return {}
+        shown = [network.signals(self.problem.sequences(batch.take([row]))) for row in range(len(batch))]
+        return {name: torch.stack([each[name][0] for each in shown]).cpu() for name in shown[0]}
 
     def fast_weights(self, network: Network) -> Weights:
         """Everything that learns, except the neuromodulator."""

@@ -142,6 +142,10 @@ class Method(ABC):
     def predictor(self) -> Predictor:
         """A predictor with the knowledge of this moment."""
 
+    def signals(self, batch: Batch) -> Mapping[str, torch.Tensor]:
+        """What goes on inside for each example, by name, for figures; most methods have nothing to show."""
+        return {}
+
     @abstractmethod
     def state(self) -> dict[str, Any]:
         """Everything needed to go on later, as nested dicts of plain values, arrays and tensors."""

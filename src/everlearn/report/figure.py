@@ -30,10 +30,10 @@ def accuracy_over_stream(results: Sequence[ResultDict], path: Path) -> None:
     orders = orders_of(results)
     if len(orders) > 1:
         raise UserError(f"the figure shows one order at a time, but the results have orders {', '.join(orders)}.")
-    save_figure(_compose(methods, describe(results)), path)
+    save_figure(accuracy_figure(methods, describe(results)), path)
 
 
-def _compose(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
+def accuracy_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
     """The whole figure, from top to bottom."""
     tasks = _tasks_in_order(methods)
     curves = any(has_curve(method) for method in methods)

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from everlearn.report.palette import INK, SHADES, TEXT, method_colours, style_axes, task_name_style
+from everlearn.report.palette import GAIN_SHADE, TEXT, method_colours, shaded_cell, style_axes, task_name_style
 from everlearn.report.results import MethodRuns
 
 MOST_TASKS_WITH_NUMBERS = 12  # beyond, the numbers in the cells would touch
 OVERALL_SET_OFF = 0.03  # as a part of the width of all tasks
-LIGHT_TEXT_ABOVE = 68  # per cent, where white begins to stand out better than ink
 NAMES_ABOVE = -0.15  # in rows
 
 
@@ -34,13 +32,13 @@ def draw_heat_map(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str
     for row, method in enumerate(methods):
         final = _final(method, tasks)
         for column, (value, change) in enumerate(zip(final, _change_since_learned(method, tasks), strict=True)):
-            _shade(axes, column, row, 1.0, value)
+            colour = _shade(axes, column, row, 1.0, value)
             if len(tasks) <= MOST_TASKS_WITH_NUMBERS:
-                _write_numbers(axes, column + 0.5, row + 0.5, value, change)
+                _write_numbers(axes, column + 0.5, row + 0.5, value, change, colour)
         # As the run measured it: over joint test sets it is not the mean of the columns.
         overall = 100 * float(np.mean([run["accuracy"] for run in method.runs]))
-        _shade(axes, overall_left, row, overall_width, overall)
-        _write_numbers(axes, overall_left + overall_width / 2, row + 0.5, overall, None)
+        colour = _shade(axes, overall_left, row, overall_width, overall)
+        _write_numbers(axes, overall_left + overall_width / 2, row + 0.5, overall, None, colour)
     axes.set_xlim(0, overall_left + overall_width)
     axes.set_ylim(len(methods), 0)
     _label_rows(axes, methods)
@@ -70,14 +68,14 @@ def _change_since_learned(method: MethodRuns, tasks: Sequence[str]) -> list[floa
     return [*(100 * np.mean(changes, axis=0)[:-1]).tolist(), None]
 
 
-def _shade(axes: Axes, left: float, row: int, width: float, value: float) -> None:
+def _shade(axes: Axes, left: float, row: int, width: float, value: float) -> str:
+    """A cell, darker where the value is higher; the colour of text on it."""
     gap = 0.03 * width
-    axes.add_patch(Rectangle((left + gap / 2, row + 0.04), width - gap, 0.92, facecolor=SHADES(value / 100)))
+    return shaded_cell(axes, (left + gap / 2, row + 0.04, width - gap, 0.92), GAIN_SHADE, value / 100)
 
 
-def _write_numbers(axes: Axes, x: float, y: float, value: float, change: float | None) -> None:
+def _write_numbers(axes: Axes, x: float, y: float, value: float, change: float | None, colour: str) -> None:
     """Accuracy in the middle of the cell, with the change below it if there is one."""
-    colour = "white" if value > LIGHT_TEXT_ABOVE else INK
     if change is None:
         axes.text(x, y, f"{value:.1f}", size=TEXT, color=colour, ha="center", va="center_baseline")
         return

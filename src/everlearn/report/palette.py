@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Rectangle
 
 from everlearn.report.results import MethodRuns
 
 # The Okabe-Ito palette, which colour-blind readers can tell apart, without its yellow: too pale for a line on white.
 LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-SHADES = LinearSegmentedColormap.from_list("shades", ["#f6f3ec", "#b5d2e4", "#4a8fbe", "#0b3c66"])
 INK, MUTED, FAINT = "#1f2933", "#66727f", "#d5dbe1"
+PAPER = "#ffffff"
+# Cells are shaded with one colour, more or less of it, over whatever the page's own colour is.
+GAIN_SHADE, LOSS_SHADE = "#0b3c66", "#7a2d0c"
 TEXT, SMALL = 10.5, 8.5  # points
 LETTER, LINE_OF_TEXT = 0.09, 0.2  # inches that a letter is wide, on average, and a line of text is high
 SLANT = 35  # degrees, for task names that do not fit side by side
@@ -35,3 +38,11 @@ def task_name_style(slanted: bool) -> dict[str, Any]:
     """How task names above a panel are written: side by side, or slanted where they would collide."""
     placed = {"rotation": SLANT, "ha": "left", "size": SMALL} if slanted else {"ha": "center", "size": TEXT}
     return {**placed, "color": MUTED, "rotation_mode": "anchor", "va": "baseline"}
+
+
+def shaded_cell(axes: Axes, box: tuple[float, float, float, float], colour: str, share: float) -> str:
+    """Fill a cell (left, top, width, height) with a share of a colour; the colour of text that stands out on it."""
+    share = min(max(share, 0.0), 1.0)
+    left, top, width, height = box
+    axes.add_patch(Rectangle((left, top), width, height, facecolor=to_rgba(colour, 0.04 + 0.9 * share), linewidth=0))
+    return PAPER if share > 0.6 else INK

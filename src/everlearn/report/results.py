@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from everlearn.errors import UserError
 
@@ -51,6 +51,14 @@ class CurvePointDict(TypedDict):
     per_task: dict[str, float]
 
 
+class TaskSizeDict(TypedDict):
+    """How large a task is."""
+
+    task: str
+    classes: int
+    train: int
+
+
 class ResultDict(TypedDict):
     """One finished run. Accuracies are fractions; what is undefined is None."""
 
@@ -72,6 +80,10 @@ class ResultDict(TypedDict):
     task_ends: list[int]
     lifelong: bool
     ledger: LedgerDict
+    violations: NotRequired[dict[str, int]]
+    checks_per_task: NotRequired[dict[str, int]]
+    signals: NotRequired[dict[str, list[list[float]]]]
+    tasks: NotRequired[list[TaskSizeDict]]
 
 
 @dataclass(frozen=True)

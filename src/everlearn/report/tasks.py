@@ -2,21 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
 
 from matplotlib.figure import Figure
 from rich.table import Table
 
 from everlearn.report.figure import save_figure
-from everlearn.report.palette import INK, MUTED
+from everlearn.report.palette import INK, LINES, SMALL
+from everlearn.report.panels import panel_title, plain_axes, titled_figure
+from everlearn.report.results import TaskSizeDict
 
 
-class TaskDict(TypedDict):
+class TaskDict(TaskSizeDict):
     """A task in numbers."""
 
-    task: str
-    classes: int
-    train: int
     validation: int
     test: int
     mean_words: float
@@ -43,17 +41,21 @@ def tasks_table(stream: str, tasks: Sequence[TaskDict]) -> Table:
 
 def draw_tasks(stream: str, tasks: Sequence[TaskDict], path: Path) -> None:
     """Bars of classes and of training examples per task, in the order of the stream, as a PNG file."""
-    figure = Figure(figsize=(10, 3.8), dpi=200, layout="constrained")
-    figure.suptitle(f"{stream}: what each task holds, in the order of the stream", color=INK, fontweight="bold")
+    save_figure(tasks_figure(stream, tasks), path)
+
+
+def tasks_figure(stream: str, tasks: Sequence[TaskSizeDict]) -> Figure:
+    """Bars of classes and of training examples per task, in the order given."""
+    figure = titled_figure(f"{stream}: what each task holds", "in the order of the stream", 10.0, 3.8)
     names = [task["task"] for task in tasks]
     for position, (key, title) in enumerate((("classes", "classes per task"), ("train", "training examples per task"))):
         axes = figure.add_subplot(1, 2, position + 1)
-        bars = axes.bar(names, [task[key] for task in tasks], color="#0072B2")  # type: ignore[literal-required]
-        axes.bar_label(bars, fmt="{:,.0f}", fontsize=8, color=INK, padding=2)
-        axes.set_title(title, fontsize=10, color=INK, loc="left")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(colors=MUTED, labelsize=8)
+        plain_axes(axes)
+        panel_title(axes, title)
+        bars = axes.bar(names, [task[key] for task in tasks], color=LINES[0])  # type: ignore[literal-required]
+        axes.bar_label(bars, fmt="{:,.0f}", fontsize=SMALL, color=INK, padding=2)
         axes.margins(y=0.12)
+        axes.tick_params(axis="both", labelsize=SMALL)
         if max(map(len, names)) * len(names) > 60:
             axes.tick_params(axis="x", rotation=30)
-    save_figure(figure, path)
+    return figure

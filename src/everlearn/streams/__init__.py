@@ -1,6 +1,6 @@
 """Where examples come from: benchmarks, their orders, any file, and the stream that is embedded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from everlearn.errors import unknown
@@ -15,13 +15,18 @@ class KnownStream:
 
     description: str
     load: Callable[[StreamConfig, Embed], Benchmark]
+    orders: Collection[str]
+    """The names of its orders; others are lists of tasks."""
+    needs_data: bool = True
 
 
 STREAMS = {
-    "docstrings": KnownStream(docstrings.DESCRIPTION, lambda config, _: docstrings.load(config)),
-    "textcls": KnownStream(textcls.DESCRIPTION, lambda config, _: textcls.load(config)),
-    "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load),
-    "file": KnownStream(file.DESCRIPTION, lambda config, _: file.load(config)),
+    "docstrings": KnownStream(
+        docstrings.DESCRIPTION, lambda config, _: docstrings.load(config), docstrings.ORDERS, needs_data=False
+    ),
+    "textcls": KnownStream(textcls.DESCRIPTION, lambda config, _: textcls.load(config), textcls.ORDERS),
+    "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load, fewrel.ORDERS),
+    "file": KnownStream(file.DESCRIPTION, lambda config, _: file.load(config), ("1",)),
 }
 
 

@@ -23,7 +23,7 @@ VALIDATION_SIZE = 4800
 """Training sentences held out while settings are chosen; the paper then trains on all of them."""
 
 # The five orders of the authors' code at seed 42: entry k is the position of cluster k in the stream.
-_POSITIONS = {
+ORDERS = {
     "1": (7, 3, 2, 8, 5, 6, 9, 4, 0, 1),
     "2": (3, 5, 2, 4, 1, 8, 7, 0, 6, 9),
     "3": (7, 5, 0, 2, 4, 9, 1, 6, 3, 8),
@@ -74,11 +74,10 @@ def _folder(config: StreamConfig) -> Path:
 
 def _orders(names: list[str]) -> dict[str, list[str]]:
     """The five orders for ten clusters; for another number of clusters only the order of the clusters themselves."""
-    if len(names) != len(_POSITIONS["1"]):
+    if len(names) != len(ORDERS["1"]):
         return {"1": names}
     return {
-        order: [name for _, name in sorted(zip(positions, names, strict=True))]
-        for order, positions in _POSITIONS.items()
+        order: [name for _, name in sorted(zip(positions, names, strict=True))] for order, positions in ORDERS.items()
     }
 
 

@@ -1,0 +1,95 @@
+"""A study's tables as cells: what was measured, the paper's figure beside it, what was expected. One source for all
+formats."""
+
+from dataclasses import dataclass
+
+from everlearn.report.results import Spread
+from everlearn.report.statistics import PairedTest, compare_rows
+from everlearn.report.study import AVERAGE, StudyRow, StudyTable
+from everlearn.report.table import COLUMNS, UNDEFINED
+
+NOT_MEASURED = "not measured yet"
+COSTS = [name for name in COLUMNS if name not in ("method", "accuracy")]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One accuracy, here and in the paper."""
+
+    here: str
+    paper: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A row, ready to be written."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    expected: str
+    runs: str
+    lifelong: bool
+
+
+@dataclass(frozen=True)
+class TableText:
+    """A table, ready to be written in any format."""
+
+    name: str
+    columns: tuple[str, ...]
+    lines: tuple[TableLine, ...]
+    costs: tuple[tuple[str, ...], ...]
+    tests: tuple[PairedTest, ...]
+
+
+def table_text(table: StudyTable) -> TableText:
+    """The table's cells; the best lifelong row of a column is marked."""
+    best = {column: _best(table, column) for column in table.columns}
+    lines = [
+        TableLine(
+            row.name,
+            tuple(
+                Cell(accuracy(_shown(row, column)), accuracy(row.paper.get(column)), row.name in best[column])
+                for column in table.columns
+            ),
+            accuracy(row.expected[AVERAGE]) if AVERAGE in row.expected else NOT_MEASURED,
+            f"{len(row.runs)} of {row.planned}",
+            row.lifelong,
+        )
+        for row in sorted(table.rows, key=lambda row: not row.lifelong)
+    ]
+    return TableText(
+        table.name,
+        tuple("average" if column == AVERAGE else f"order {column}" for column in table.columns),
+        tuple(lines),
+        tuple((row.name, *(COLUMNS[name](row.named()) for name in COSTS)) for row in table.with_runs()),
+        tuple(compare_rows(table.row(test.first), table.row(test.second), test.paper_p) for test in table.tests),
+    )
+
+
+def accuracy(value: Spread | None) -> str:
+    """In per cent, as the paper writes it.
+
+    >>> accuracy(Spread(0.757, 0.004)), accuracy(Spread(0.706, None)), accuracy(None)
+    ('75.7 ± 0.4', '70.6', '–')
+    """
+    if value is None:
+        return UNDEFINED
+    mean = f"{100 * value.mean:.1f}"
+    return mean if value.std is None else f"{mean} ± {100 * value.std:.1f}"
+
+
+def _shown(row: StudyRow, column: str) -> Spread | None:
+    """What stands in a column; a row that is not lifelong has no order, only an average."""
+    return row.accuracy(column) if row.lifelong or column == AVERAGE else None
+
+
+def _best(table: StudyTable, column: str) -> set[str]:
+    """The lifelong rows with the highest accuracy as it is written, where there are several to choose from."""
+    means = {
+        row.name: round(100 * value.mean, 1)
+        for row in table.rows
+        if row.lifelong and (value := row.accuracy(column)) is not None
+    }
+    return {name for name, mean in means.items() if mean == max(means.values())} if len(means) > 1 else set()

@@ -1,0 +1,53 @@
+"""From a sweep's folder to the study that a report shows."""
+
+from pathlib import Path
+
+from everlearn.errors import UserError
+from everlearn.report.results import ResultDict
+from everlearn.report.study import PlannedTest, Study, StudyRow, StudyTable
+from everlearn.sweep.folder import DamagedError, SweepFolder
+from everlearn.sweep.plan import PlannedRun, planned
+from everlearn.sweep.recipe import Recipe, Row, Table, read_recipe
+from everlearn.sweep.tune import TRIALS
+
+
+def gather(path: Path) -> Study:
+    """Everything that a sweep has found so far; what is missing or damaged is left out and noted."""
+    folder = SweepFolder(path)
+    if not folder.recipe.is_file():
+        raise UserError(f"{path} is not the folder of a sweep: pass the one that was given to `everlearn sweep --out`.")
+    recipe = read_recipe(folder.recipe)
+    if any(row.search for table in recipe.tables for row in table.rows):
+        raise UserError(f"{path} is the folder of a search: what it found is in {path / TRIALS}.")
+    notes: list[str] = []
+    tables = tuple(_table(recipe, table, folder, notes) for table in recipe.tables)
+    found = sum(len(row.runs) for table in tables for row in table.rows)
+    if not found:
+        raise UserError(f"{path} holds no finished run yet: go on with `everlearn sweep`.")
+    missing = sum(row.planned for table in tables for row in table.rows) - found
+    if missing:
+        notes.insert(0, f"{missing} runs are not there yet: averages are over those that are.")
+    return Study(recipe.title, recipe.shows, recipe.command, recipe.cost, tables, notes)
+
+
+def _table(recipe: Recipe, table: Table, folder: SweepFolder, notes: list[str]) -> StudyTable:
+    rows = tuple(_row(recipe, table, row, folder, notes) for row in table.rows)
+    tests = tuple(PlannedTest(test.first, test.second, test.paper_p) for test in table.comparisons)
+    return StudyTable(table.name, rows, table.per_order, table.curve, tests)
+
+
+def _row(recipe: Recipe, table: Table, row: Row, folder: SweepFolder, notes: list[str]) -> StudyRow:
+    runs = list(planned(recipe, table, row, {}))
+    found = [result for run in runs if (result := _trusted(folder, run, notes)) is not None]
+    settings = runs[0].config.flat()
+    return StudyRow(row.name, settings, row.orders, row.seeds, tuple(found), row.paper, row.expected)
+
+
+def _trusted(folder: SweepFolder, run: PlannedRun, notes: list[str]) -> ResultDict | None:
+    try:
+        return folder.result(run)
+    except DamagedError as flaw:
+        notes.append(
+            f"{run.label} is left out, as its result is damaged ({flaw}): `everlearn sweep` computes it again."
+        )
+        return None

@@ -1,0 +1,118 @@
+"""The engine for more than one machine: Ray, started here or on a cluster that is already there (extra `ray`)."""
+
+import logging
+import os
+import socket
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from everlearn.errors import UserError
+from everlearn.progress import Screen
+from everlearn.run_folder import write_text
+from everlearn.sweep.events import ATTEMPTS, Event, Job
+from everlearn.sweep.folder import KEPT
+
+OBJECT_STORE_BYTES = 80 * 1024 * 1024
+"""Jobs and results are small texts: Ray's default, a third of the memory, would be wasted on them."""
+SECONDS_TO_ANSWER = 10.0
+
+
+class RayEngine:
+    """Hands runs to Ray, as many at once as there is room for."""
+
+    def __init__(self, at_once: int | None, threads: int, gpus: float, address: str | None) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise UserError("Ray is not installed: run `pip install 'everlearn[ray]'`.") from error
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        self._ray: Any = ray
+        self._threads, self._gpus = threads, gpus
+        common: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        try:
+            if address:
+                _knock(address)
+                ray.init(address=address, **common)
+            else:
+                cores = at_once * threads if at_once else None
+                ray.init(num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **common)
+        except (OSError, RuntimeError, ValueError) as error:
+            where = f"at {address}" if address else "on this machine"
+            raise UserError(f"Ray cannot be used {where}: {' '.join(str(error).split())}.") from error
+        self.at_once = at_once or self._room()
+
+    def carry_out(self, jobs: Sequence[Job]) -> Iterator[Event]:
+        """Carry out all jobs; a run whose worker dies is started again, from its last checkpoint."""
+        ray = self._ray
+        task = ray.remote(num_cpus=self._threads, num_gpus=self._gpus, max_retries=0)(_carry_out)
+        waiting, attempts = deque(jobs), Counter[str]()
+        running: dict[Any, Job] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.at_once:
+                    job = waiting.popleft()
+                    attempts[job.name] += 1
+                    running[task.remote(job.as_dict())] = job
+                    yield Event("started", job)
+                ended, _ = ray.wait(list(running), timeout=1.0)
+                for reference in ended:
+                    job = running.pop(reference)
+                    event = self._outcome(reference, job)
+                    if event.kind == "retried" and attempts[job.name] >= ATTEMPTS:
+                        text = f"it was tried {ATTEMPTS} times, at last: {event.text}"
+                        event = Event("failed", job, text=text)
+                    elif event.kind == "retried":
+                        waiting.appendleft(job)
+                    yield event
+        finally:
+            ray.shutdown()
+
+    def _outcome(self, reference: Any, job: Job) -> Event:
+        try:
+            answer = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            return Event("retried", job, text=str(error).strip().splitlines()[-1])
+        if "failed" in answer:
+            return Event("failed", job, text=answer["failed"])
+        folder = Path(job.folder)
+        if not (folder / "result.json").is_file():  # another machine, which does not share this one's files
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in KEPT:  # result.json is not the last here, but nobody else reads this folder meanwhile
+                if name in answer:
+                    write_text(folder / name, answer[name])
+        return Event("ended", job, share=1.0)
+
+    def _room(self) -> int:
+        """How many runs the cluster has room for at once."""
+        resources = self._ray.cluster_resources()
+        room = resources.get("CPU", 1) / self._threads
+        if self._gpus:
+            room = min(room, resources.get("GPU", 0) / self._gpus)
+        if room < 1:
+            self._ray.shutdown()
+            raise UserError(
+                f"the Ray cluster has no room for a run that needs {self._threads} cores and {self._gpus:g} GPUs: "
+                "lower --threads or --gpus."
+            )
+        return int(room)
+
+
+def _carry_out(job: dict[str, Any]) -> dict[str, str]:
+    """In a process of Ray's: the run, and the files that are kept of it."""
+    from everlearn.sweep.work import carry_out
+
+    try:
+        carry_out(Job(**job), Screen(quiet=True))
+    except UserError as error:
+        return {"failed": str(error)}
+    folder = Path(job["folder"])
+    return {name: (folder / name).read_text(encoding="utf-8") for name in KEPT if (folder / name).is_file()}
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody answers: Ray itself would go on trying for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER).close()

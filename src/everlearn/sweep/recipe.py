@@ -1,0 +1,245 @@
+"""A recipe: which runs make up a table, what the paper reports for each row, and what is expected here."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from everlearn.errors import UserError, unknown
+from everlearn.report.results import Spread
+from everlearn.sweep.source import Place, Source, read_source
+
+NOT_MEASURED = "not measured yet"
+AVERAGE = "average"
+_FIGURE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
+
+RECIPE_KEYS = ("title", "shows", "command", "cost", "tables")
+TABLE_KEYS = ("settings", "chosen", "orders", "seeds", "rows", "per_order", "curve", "compare", "trials", "finalists")
+ROW_KEYS = ("name", "paper", "expected", "orders", "seeds", "search")
+
+Figures = Mapping[str, Spread]
+"""Accuracies by order, and under `average`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: settings that are run with every order and seed, and what is known of the outcome."""
+
+    name: str
+    settings: Mapping[str, Any]
+    orders: tuple[str, ...]
+    seeds: tuple[int, ...]
+    paper: Figures
+    expected: Figures
+    search: Mapping[str, Sequence[Any]]
+    """For `everlearn tune`: settings and the values to try."""
+    place: Place
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two rows whose difference is tested, and the p-value that the paper gives for it."""
+
+    first: str
+    second: str
+    paper_p: float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows that belong together, on one stream."""
+
+    name: str
+    rows: tuple[Row, ...]
+    per_order: bool
+    """Whether the orders have a column each, or only their average is shown."""
+    curve: str | None
+    """The setting that varies along the rows, for a curve."""
+    comparisons: tuple[Comparison, ...]
+    trials: int | None
+    finalists: int
+    place: Place
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a recipe says."""
+
+    source: Source
+    title: str
+    shows: str
+    command: str
+    cost: str
+    tables: tuple[Table, ...]
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe in a YAML file; what does not fit is named with its line."""
+    source = read_source(path)
+    content = source.content
+    _check_keys(source, (), content, RECIPE_KEYS, needed=("title", "tables"))
+    texts = {key: content.get(key, "") for key in ("title", "shows", "command", "cost")}
+    for key, text in texts.items():
+        if not isinstance(text, str):
+            raise source.error((key,), f"{key} is a text, not {text!r}.")
+    tables = content["tables"]
+    if not isinstance(tables, dict) or not tables:
+        raise source.error(("tables",), "tables holds `name:` and, below it, settings, rows and so on.")
+    read = tuple(_table(source, name, table) for name, table in tables.items())
+    return Recipe(source, tables=read, **{key: " ".join(text.split()) for key, text in texts.items()})
+
+
+def figure(text: Any) -> Spread:
+    """An accuracy in per cent, with its deviation where there is one.
+
+    >>> figure("75.7 ± 0.4")
+    Spread(mean=0.757, std=0.004)
+    >>> figure(70.6)
+    Spread(mean=0.706, std=None)
+    """
+    match = _FIGURE.fullmatch(str(text).strip())
+    if not match or float(match[1]) > 100:
+        raise UserError(f"'{text}' is no accuracy in per cent: write 75.7 or 75.7 ± 0.4.")
+    return Spread(round(float(match[1]) / 100, 6), round(float(match[2]) / 100, 6) if match[2] else None)
+
+
+def _table(source: Source, name: str, content: Any) -> Table:
+    place: Place = ("tables", name)
+    _check_keys(source, place, content, TABLE_KEYS, needed=("rows",))
+    shared = content.get("settings", {})
+    if not isinstance(shared, dict):
+        raise source.error((*place, "settings"), "settings holds `name: value` lines.")
+    chosen = _chosen(source, (*place, "chosen"), content.get("chosen"))
+    rows_content = content["rows"]
+    if not isinstance(rows_content, list) or not rows_content:
+        raise source.error((*place, "rows"), "rows is a list: `- name: …` and the settings of that row.")
+    rows = tuple(
+        _row(source, (*place, "rows", number), row, shared, chosen, content) for number, row in enumerate(rows_content)
+    )
+    names = [row.name for row in rows]
+    for row in rows:
+        if names.count(row.name) > 1:
+            raise source.error((*row.place, "name"), f"two rows are called '{row.name}': give each a name of its own.")
+    per_order = content.get("per_order", False)
+    if not isinstance(per_order, bool):
+        raise source.error((*place, "per_order"), f"per_order is true or false, not {per_order!r}.")
+    trials, finalists = content.get("trials"), content.get("finalists", 0)
+    for key, value in (("trials", trials), ("finalists", finalists)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise source.error((*place, key), f"{key} is a whole number, not {value!r}.")
+    return Table(
+        name=name,
+        rows=rows,
+        per_order=per_order,
+        curve=content.get("curve"),
+        comparisons=tuple(_comparisons(source, (*place, "compare"), content.get("compare", []), names)),
+        trials=trials,
+        finalists=finalists,
+        place=place,
+    )
+
+
+def _row(
+    source: Source,
+    place: Place,
+    content: Any,
+    shared: Mapping[str, Any],
+    chosen: Mapping[str, Any],
+    table: Mapping[str, Any],
+) -> Row:
+    if not isinstance(content, dict) or "name" not in content:
+        raise source.error(place, "a row has a `name:` and the settings in which it differs.")
+    own = {key: value for key, value in content.items() if key not in ROW_KEYS}
+    method = own.get("method", shared.get("method"))
+    for settings, where in ((shared, (*place[:2], "settings")), (own, place)):
+        for axis, key in (("order", "orders"), ("seed", "seeds")):
+            if axis in settings:
+                raise source.error((*where, axis), f"write `{key}:` with a list, not {axis}.")
+    search = content.get("search", {})
+    if not isinstance(search, dict) or not all(isinstance(values, list) and values for values in search.values()):
+        raise source.error((*place, "search"), "search holds `setting: [value, value, …]` lines.")
+    return Row(
+        name=str(content["name"]),
+        settings={**shared, **chosen.get(str(method), {}), **own},
+        orders=tuple(map(str, _list(source, place, content, table, "orders", ["1"], (str, int)))),
+        seeds=tuple(_list(source, place, content, table, "seeds", [42], (int,))),
+        paper=_figures(source, (*place, "paper"), content.get("paper")),
+        expected=_figures(source, (*place, "expected"), content.get("expected")),
+        search=search,
+        place=place,
+    )
+
+
+def _list(
+    source: Source,
+    place: Place,
+    row: Mapping[str, Any],
+    table: Mapping[str, Any],
+    key: str,
+    default: list[Any],
+    kinds: tuple[type, ...],
+) -> list[Any]:
+    """A list that a row may give in place of the table's."""
+    where = (*place, key) if key in row else (*place[:2], key)
+    values = row.get(key, table.get(key, default))
+    fits = isinstance(values, list) and values and all(type(value) in kinds for value in values)
+    if not fits or len(set(map(str, values))) < len(values):
+        raise source.error(where, f"{key} is a list such as [1, 2], each entry once, not {values!r}.")
+    return list(values)
+
+
+def _figures(source: Source, place: Place, content: Any) -> Figures:
+    """`75.7 ± 0.4`, or one for each order; nothing where it says that there is none yet."""
+    if content is None or content == NOT_MEASURED:
+        return {}
+    try:
+        if isinstance(content, dict):
+            return {str(key): figure(value) for key, value in content.items()}
+        return {AVERAGE: figure(content)}
+    except UserError as error:
+        raise source.error(place, str(error)) from error
+
+
+def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str]) -> list[Comparison]:
+    if not isinstance(content, list):
+        raise source.error(place, "compare is a list of `{rows: [A, B], paper_p: 0.01}`.")
+    found = []
+    for number, entry in enumerate(content):
+        where = (*place, number)
+        _check_keys(source, where, entry, ("rows", "paper_p"), needed=("rows",))
+        rows, p = entry["rows"], entry.get("paper_p")
+        if not isinstance(rows, list) or len(rows) != 2:
+            raise source.error((*where, "rows"), "rows names the two rows to compare, as in [OML-ER, REPLAY].")
+        for row in map(str, rows):
+            if row not in names:
+                raise source.error((*where, "rows"), str(unknown("row", row, names)))
+        if p is not None and (not isinstance(p, int | float) or not 0 <= p <= 1):
+            raise source.error((*where, "paper_p"), f"paper_p lies between 0 and 1, it is not {p!r}.")
+        found.append(Comparison(str(rows[0]), str(rows[1]), p))
+    return found
+
+
+def _chosen(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
+    """Settings by method: written here, or in a file that `everlearn tune` wrote, beside the recipe."""
+    if content is None:
+        return {}
+    if isinstance(content, str):
+        path = source.path.parent / content
+        if not path.is_file():
+            raise source.error(place, f"there is no file {path} of chosen settings.")
+        content = read_source(path).content
+    if not isinstance(content, dict) or not all(isinstance(value, dict) for value in content.values()):
+        raise source.error(place, "chosen holds, for each method, the settings chosen for it.")
+    return content
+
+
+def _check_keys(source: Source, place: Place, content: Any, known: Sequence[str], needed: Sequence[str] = ()) -> None:
+    if not isinstance(content, dict):
+        raise source.error(place, f"this holds `name: value` lines ({', '.join(known)}).")
+    for key in content:
+        if key not in known:
+            raise source.error((*place, key), str(unknown("key", key, known)))
+    for key in needed:
+        if key not in content:
+            raise source.error(place, f"`{key}:` is missing.")

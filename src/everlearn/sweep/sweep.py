@@ -1,0 +1,148 @@
+"""A sweep: plan the runs of a recipe, skip what is done, carry out the rest."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from everlearn.errors import UserError, unknown
+from everlearn.progress import Screen
+from everlearn.report.results import ResultDict
+from everlearn.sweep.board import Board
+from everlearn.sweep.events import Engine, Job
+from everlearn.sweep.folder import DamagedError, SweepFolder
+from everlearn.sweep.local import LocalEngine
+from everlearn.sweep.plan import PlannedRun, check_before_running, plan
+from everlearn.sweep.recipe import Recipe
+
+ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Means:
+    """With what a sweep is carried out."""
+
+    engine: str = "local"
+    jobs: int | None = None
+    """Runs at once; by default one for each GPU, or for each core where none is used."""
+    threads: int = 1
+    """CPU threads of each run, the same for all: on a CPU their number changes the last bits of a result."""
+    address: str | None = None
+    gpus: float = 0.0
+    """GPUs that Ray sets aside for each run; a part lets runs share one."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A recipe, where its runs lie, and with what they are carried out."""
+
+    recipe: Recipe
+    folder: SweepFolder
+    means: Means
+    screen: Screen
+    data: Mapping[str, Path] = field(default_factory=dict)
+    reuse: Sequence[SweepFolder] = ()
+
+    def carry_out(self, only: str | None = None) -> None:
+        """Everything of the recipe, or one of its tables, that is not done yet."""
+        for row in (row for table in self.recipe.tables for row in table.rows if row.search):
+            raise self.recipe.source.error((*row.place, "search"), "this recipe is for `everlearn tune`.")
+        everything = plan(self.recipe, self.data)
+        wanted = plan(self.recipe, self.data, only)
+        check_before_running(self.recipe, wanted)
+        with self.folder.claimed(self.recipe, {run.name for run in everything}):
+            self.finish(wanted)
+
+    def finish(self, runs: Sequence[PlannedRun], tolerant: bool = False) -> None:
+        """Carry out those of the runs that are not done; an error at the end if some failed, unless `tolerant`."""
+        open_runs = [run for run in runs if not self._is_done(run)]
+        done = len(runs) - len(open_runs)
+        if done:
+            self.screen.say(f"{done} of {len(runs)} runs are done already")
+        if not open_runs:
+            return
+        by_name = {run.name: run for run in open_runs}
+        jobs = [self._job(run) for run in open_runs]
+        engine = make_engine(self.means, self.folder, {run.config.run.device for run in open_runs})
+        failures: dict[str, str] = {}
+        with Board(self.screen, jobs, done, engine.at_once) as board:
+            for event in engine.carry_out(jobs):
+                outcome = ""
+                if event.kind == "failed":
+                    failures[event.job.label] = event.text
+                elif event.kind == "ended":
+                    result = self.result(by_name[event.job.name])
+                    outcome = f"accuracy {result['accuracy']:.1%}" if result else "no result"
+                board.show(event, outcome)
+        if failures and not tolerant:
+            label, reason = next(iter(failures.items()))
+            raise UserError(
+                f"{len(failures)} of {len(runs)} runs failed, the first ({label}) because {reason.rstrip('.')}; the "
+                f"others are kept in {self.folder.path}, and the same command goes on from there."
+            )
+
+    def result(self, run: PlannedRun) -> ResultDict | None:
+        """What a run reached, if it has ended and can be trusted."""
+        try:
+            return self.folder.result(run)
+        except DamagedError:
+            return None
+
+    def _is_done(self, run: PlannedRun) -> bool:
+        try:
+            if self.folder.result(run) is not None:
+                return True
+        except DamagedError as flaw:
+            self.screen.say(f"{run.label}: the result in {self.folder.of(run)} is damaged ({flaw}): computing it again")
+            self.folder.discard(run)
+        taken_from = self.folder.take_over(run, self.reuse)
+        if taken_from:
+            self.screen.say(f"{run.label}: taken from {taken_from}")
+        elif self.folder.of(run).exists() and not self.folder.can_go_on(run):
+            self.screen.say(f"{run.label}: its settings, or the place of its data, have changed: starting over")
+            self.folder.discard(run)
+        return taken_from is not None
+
+    def _job(self, run: PlannedRun) -> Job:
+        folder = str(self.folder.of(run).absolute())
+        kind = run.config.method.method
+        return Job(run.name, run.label, kind, run.config.flat(), folder, self.means.threads)
+
+
+def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> Engine:
+    """The engine asked for; `devices` are those that the runs want to compute on."""
+    if means.jobs is not None and means.jobs < 1:
+        raise UserError(f"--jobs must be at least 1, not {means.jobs}.")
+    if means.threads < 1:
+        raise UserError(f"--threads must be at least 1, not {means.threads}.")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() and set(devices) != {"cpu"} else 0
+    at_once = means.jobs or gpus or max(1, (os.cpu_count() or 1) // means.threads)
+    if means.engine == "local":
+        if means.address:
+            raise UserError("--address is for --engine ray: the local engine uses this machine.")
+        return LocalEngine(at_once, means.threads, gpus, folder.logs)
+    if means.engine == "ray":
+        from everlearn.sweep.on_ray import RayEngine
+
+        # A cluster is as large as it is; this machine is shared out like it is among local workers.
+        return RayEngine(means.jobs if means.address else at_once, means.threads, means.gpus, means.address)
+    raise unknown("engine", means.engine, ENGINES)
+
+
+def parse_data(recipe: Recipe, given: Sequence[str]) -> dict[str, Path]:
+    """`STREAM=DIR`, or `DIR` alone where the recipe reads the data of one stream only."""
+    streams = {str(row.settings.get("stream")) for t in recipe.tables for row in t.rows if row.settings.get("data")}
+    found: dict[str, Path] = {}
+    for entry in given:
+        stream, equals, path = entry.partition("=")
+        if not equals:
+            if len(streams) != 1:
+                names = ", ".join(sorted(streams)) or "none"
+                raise UserError(f"--data {entry} does not say which stream it is for: write STREAM=DIR ({names}).")
+            stream, path = next(iter(streams)), entry
+        if stream not in streams:
+            raise unknown("stream with data in this recipe", stream, streams)
+        found[stream] = Path(path).expanduser()
+    return found

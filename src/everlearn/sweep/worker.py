@@ -1,0 +1,103 @@
+"""A worker process of the local engine: jobs come in as lines of JSON, what happens goes out the same way."""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from types import TracebackType
+from typing import Any, TextIO
+
+from everlearn.errors import UserError
+from everlearn.progress import Screen, Tracker
+from everlearn.sweep.events import Job
+
+SECONDS_BETWEEN_MESSAGES = 0.5
+
+
+class Wire:
+    """The line to the process that hands out the jobs."""
+
+    def __init__(self) -> None:
+        # What libraries print must not get between the messages: it goes where errors go.
+        self._out: TextIO = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def send(self, event: str, **values: Any) -> None:
+        """One message."""
+        self._out.write(json.dumps({"event": event, **values}) + "\n")
+        self._out.flush()
+
+
+class WireScreen(Screen):
+    """Sends progress instead of showing it."""
+
+    def __init__(self, wire: Wire) -> None:
+        super().__init__(quiet=True)
+        self._wire = wire
+
+    def say(self, text: str) -> None:
+        """A line for the log."""
+        print(text, file=sys.stderr, flush=True)
+
+    def track(self, title: str, total: int | None, done: int) -> Tracker:
+        """Follow a run."""
+        return WireTracker(self._wire, total)
+
+
+class WireTracker(Tracker):
+    """Sends how much of a run is done."""
+
+    def __init__(self, wire: Wire, total: int | None) -> None:
+        self._wire, self._total, self._sent = wire, total, 0.0
+
+    def __enter__(self) -> "WireTracker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def advance(self, done: int, loss: float | None) -> None:
+        """`done` examples are behind the run now."""
+        if self._total and time.monotonic() - self._sent >= SECONDS_BETWEEN_MESSAGES:
+            self._sent = time.monotonic()
+            self._wire.send("advanced", share=done / self._total)
+
+
+def main() -> None:
+    """Carry out jobs until there are none; end at once when nobody is there to hand them out."""
+    wire = Wire()
+    jobs: queue.Queue[Job] = queue.Queue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            jobs.put(Job(**json.loads(line)))
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    from everlearn.sweep.work import carry_out  # slow to import: the line is open before
+
+    screen = WireScreen(wire)
+    wire.send("ready")
+    while True:
+        job = jobs.get()
+        print(f"--- {job.label}: {job.folder}", file=sys.stderr, flush=True)
+        try:
+            carry_out(job, screen)
+        except UserError as error:
+            wire.send("failed", text=str(error))
+        except Exception as error:
+            # What went wrong may have left the process, or its GPU, in a bad state: the next try gets a fresh one.
+            traceback.print_exc()
+            wire.send("broken", text=f"{type(error).__name__}: {error}")
+            return
+        else:
+            wire.send("ended")
+
+
+if __name__ == "__main__":
+    main()

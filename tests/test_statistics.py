@@ -1,0 +1,76 @@
+"""Paired t-tests, against SciPy by another route and against what can be worked out by hand."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from everlearn.report.statistics import ENOUGH_PAIRS, compare_rows, in_words
+from everlearn.report.study import StudyRow
+
+
+def row(name, accuracies, lifelong=True):
+    """A row with runs {(order, seed): accuracy}."""
+    runs = tuple(
+        {"order": order, "seed": seed, "accuracy": accuracy, "lifelong": lifelong}
+        for (order, seed), accuracy in accuracies.items()
+    )
+    orders = tuple(dict.fromkeys(order for order, _ in accuracies))
+    seeds = tuple(dict.fromkeys(seed for _, seed in accuracies))
+    return StudyRow(name, {}, orders, seeds, runs, {}, {})
+
+
+KEYS = [(order, seed) for order in "1234" for seed in (42, 43, 44)]
+FIRST = dict(zip(KEYS, [0.70, 0.72, 0.69, 0.75, 0.71, 0.73, 0.74, 0.70, 0.72, 0.76, 0.73, 0.71], strict=True))
+SECOND = dict(zip(KEYS, [0.68, 0.71, 0.70, 0.70, 0.69, 0.70, 0.71, 0.69, 0.70, 0.72, 0.70, 0.72], strict=True))
+
+
+def test_the_test_is_the_one_sample_test_of_the_differences():
+    found = compare_rows(row("A", FIRST), row("B", SECOND), paper_p=0.008)
+    differences = [FIRST[key] - SECOND[key] for key in KEYS]
+    expected = stats.ttest_1samp(differences, 0.0)
+    assert found.p == pytest.approx(expected.pvalue)
+    mean = sum(differences) / 12
+    deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 11)
+    assert found.difference == pytest.approx(mean)
+    assert found.effect == pytest.approx(mean / deviation)
+    half = stats.t.ppf(0.975, 11) * deviation / math.sqrt(12)
+    assert found.interval == pytest.approx((mean - half, mean + half))
+    assert found.warning is None
+    assert found.pairs[0] == "order 1 seed 42"
+    assert len(found.pairs) == 12
+    assert "12 pairs; paper: p = 0.008" in in_words(found)
+
+
+def test_only_runs_of_equal_order_and_seed_are_paired():
+    partly = {key: value for key, value in SECOND.items() if key[1] != 44}
+    found = compare_rows(row("A", FIRST), row("B", partly))
+    assert len(found.pairs) == 8
+    assert all("seed 44" not in pair for pair in found.pairs)
+    shuffled = dict(reversed(list(SECOND.items())))
+    assert compare_rows(row("A", FIRST), row("B", shuffled)).p == compare_rows(row("A", FIRST), row("B", SECOND)).p
+
+
+def test_a_row_without_orders_is_paired_by_seed_with_averages():
+    bound = row("MTL", {("1", 42): 0.80, ("1", 43): 0.81, ("1", 44): 0.79}, lifelong=False)
+    found = compare_rows(row("A", FIRST), bound)
+    assert found.pairs == ("seed 42", "seed 43", "seed 44")
+    averages = [sum(FIRST[order, seed] for order in "1234") / 4 for seed in (42, 43, 44)]
+    assert found.difference == pytest.approx(sum(averages) / 3 - 0.80)
+    assert "only 3 pairs" in found.warning
+
+
+@pytest.mark.parametrize("count", range(ENOUGH_PAIRS + 2))
+def test_too_few_runs_are_said_to_be_too_few(count):
+    keys = KEYS[:count]
+    found = compare_rows(row("A", {k: FIRST[k] for k in keys}), row("B", {k: SECOND[k] for k in keys}))
+    assert (found.warning is not None) == (count < ENOUGH_PAIRS)
+    assert (found.p is not None) == (count >= 2)
+    assert in_words(found)
+
+
+def test_equal_differences_have_no_test():
+    same = compare_rows(row("A", FIRST), row("B", FIRST))
+    assert same.difference == 0
+    assert same.p is None
+    assert "all 12 differences are equal" in same.warning

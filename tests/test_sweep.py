@@ -1,0 +1,194 @@
+"""Sweeps with the local engine: done runs are skipped, stopped ones resumed, damaged ones computed again."""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from everlearn.errors import UserError
+from everlearn.run import run
+from everlearn.sweep.events import ATTEMPTS, Job
+from everlearn.sweep.folder import SweepFolder
+from everlearn.sweep.local import LocalEngine, WorkerProcess
+from everlearn.sweep.plan import plan
+from everlearn.sweep.recipe import read_recipe
+from sweep_support import RECIPE, make_sweep, results_in, write_recipe
+
+
+def undisturbed(recipe: Path, out: Path) -> dict:
+    """What the runs reach in one process, one after the other."""
+    for planned in plan(read_recipe(recipe)):
+        run(planned.config, out / "runs" / planned.name)
+    return results_in(out)
+
+
+def one_table(rows=("SEQ",), **changed):
+    content = copy.deepcopy(RECIPE)
+    table = content["tables"]["relations"]
+    table["rows"] = [row for row in table["rows"] if row["name"] in rows]
+    table["compare"] = []
+    table.update(changed)
+    return content
+
+
+def job_of(recipe: Path, out: Path) -> Job:
+    planned = plan(read_recipe(recipe))[0]
+    return Job(planned.name, planned.label, "seq", planned.config.flat(), str(out / "runs" / planned.name), 1)
+
+
+def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path):
+    recipe, out = write_recipe(tmp_path / "recipe.yaml"), tmp_path / "out"
+    sweep, screen = make_sweep(recipe, out)
+    sweep.carry_out()
+    found = results_in(out)
+    assert len(found) == 4
+    assert found == undisturbed(recipe, tmp_path / "single")
+    assert not list(out.glob("runs/*/checkpoints"))
+    assert sum("accuracy" in line for line in screen.said) == 4
+    assert any("left" in line for line in screen.said)
+
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
+    again, screen = make_sweep(recipe, out)
+    again.carry_out()
+    assert screen.said == ["4 of 4 runs are done already"]
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")} == before
+
+    # Each of these makes a result that must not be averaged.
+    names = sorted(found)
+    (out / "runs" / names[0] / "result.json").write_text("{")
+    ledger = out / "runs" / names[1] / "ledger.json"
+    ledger.write_text(json.dumps({**json.loads(ledger.read_text()), "memory_bytes": 1}))
+    result = json.loads((out / "runs" / names[2] / "result.json").read_text())
+    (out / "runs" / names[2] / "result.json").write_text(json.dumps({**result, "accuracy": float("nan")}))
+    config = out / "runs" / names[3] / "config.yaml"
+    config.write_text(config.read_text().replace("replay_rate: 0.25", "replay_rate: 0.5"))
+    mended, screen = make_sweep(recipe, out)
+    mended.carry_out()
+    assert sum("damaged" in line for line in screen.said) == 4
+    assert results_in(out) == found
+
+    # Another sweep takes what is the same from this one.
+    content = one_table(rows=("SEQ",), seeds=[42, 43])
+    other = write_recipe(tmp_path / "other.yaml", content)
+    taking, screen = make_sweep(other, tmp_path / "other")
+    replace(taking, reuse=[SweepFolder(out)]).carry_out()
+    assert sum("taken from" in line for line in screen.said) == 2
+    assert results_in(tmp_path / "other") == {name: found[name] for name in names if name.startswith("seq")}
+
+
+def test_a_folder_of_another_recipe_is_refused(tmp_path):
+    out = tmp_path / "out"
+    write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
+    sweep, _ = make_sweep(tmp_path / "recipe.yaml", out)
+    with sweep.folder.claimed(sweep.recipe, {planned.name for planned in plan(sweep.recipe)}):
+        (out / "runs" / plan(sweep.recipe)[0].name).mkdir()
+        second, _ = make_sweep(tmp_path / "recipe.yaml", out)
+        with pytest.raises(UserError, match="another sweep is at work"):
+            second.carry_out()
+
+    changed = one_table(seeds=[42])
+    changed["tables"]["relations"]["settings"]["lr"] = 2e-3
+    other, _ = make_sweep(write_recipe(tmp_path / "other.yaml", changed), out)
+    with pytest.raises(UserError, match="belongs to another recipe"):
+        other.carry_out()
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("…")
+    foreign, _ = make_sweep(tmp_path / "recipe.yaml", tmp_path / "full")
+    with pytest.raises(UserError, match="holds other files"):
+        foreign.carry_out()
+
+
+def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_path):
+    recipe = write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
+    (tmp_path / "logs").mkdir()
+    engine = LocalEngine(1, 1, 0, tmp_path / "logs")
+    started: list[WorkerProcess] = []
+    start = engine._start
+    engine._start = lambda: started.append(start()) or started[-1]
+    kinds = []
+    job = job_of(recipe, tmp_path)
+    for event in engine.carry_out([job]):
+        kinds.append(event.kind)
+        saved = list((Path(job.folder) / "checkpoints").glob("0*"))
+        if event.kind == "advanced" and len(started) == 1 and saved:
+            os.kill(started[0]._process.pid, signal.SIGKILL)
+    assert len(started) == 2
+    assert [kind for kind in kinds if kind != "advanced"] == ["started", "retried", "started", "ended"]
+    assert "going on after" in (tmp_path / "logs" / "worker-0.log").read_text()
+    assert results_in(tmp_path) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_a_run_whose_worker_dies_every_time_fails_and_the_others_go_on(tmp_path):
+    recipe = write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
+    (tmp_path / "logs").mkdir()
+    engine = LocalEngine(1, 1, 0, tmp_path / "logs")
+    good = job_of(recipe, tmp_path)
+    bad = Job("bad", "bad", "seq", {**good.settings, "method": "seq"}, "/dev/null/impossible", 1)
+    workers: list[WorkerProcess] = []
+    start = engine._start
+    engine._start = lambda: workers.append(start()) or workers[-1]
+    ends = []
+    for event in engine.carry_out([bad, good]):
+        if event.kind == "started" and event.job.name == "bad":
+            os.kill(workers[-1]._process.pid, signal.SIGKILL)
+        if event.kind in ("ended", "failed"):
+            ends.append((event.job.name, event.kind, event.text))
+    assert ends[0][:2] == ("bad", "failed")
+    assert f"died {ATTEMPTS} times" in ends[0][2]
+    assert "signal 9" in ends[0][2]
+    assert ends[1][:2] == (good.name, "ended")
+
+
+def test_a_run_that_cannot_work_is_reported_at_the_end(tmp_path):
+    content = one_table(rows=("SEQ", "OML-ER"), seeds=[42])
+    content["tables"]["relations"]["rows"][1]["trained_layers"] = 7
+    sweep, screen = make_sweep(write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out")
+    reason = r"1 of 2 runs failed, the first \(OML-ER, order 1, seed 42\) because the encoder has 2 layers, not 7"
+    with pytest.raises(UserError, match=reason):
+        sweep.carry_out()
+    assert len(results_in(tmp_path / "out")) == 1
+    assert any("failed: the encoder has 2 layers" in line for line in screen.said)
+
+
+def test_a_sweep_that_is_killed_leaves_no_worker_behind_and_goes_on(tmp_path):
+    recipe, out = write_recipe(tmp_path / "recipe.yaml"), tmp_path / "out"
+    command = [sys.executable, "-m", "everlearn", "sweep", str(recipe), "--out", str(out), "--jobs", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("runs/*/result.json")):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    done = len(list(out.glob("runs/*/result.json")))
+    time.sleep(2.0)  # a worker that had survived would go on with its run
+    assert len(list(out.glob("runs/*/result.json"))) <= done + 1
+    sweep, screen = make_sweep(recipe, out)
+    sweep.carry_out()
+    assert any("are done already" in line for line in screen.said)
+    assert results_in(out) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_the_wrong_means_are_refused(tmp_path, everlearn):
+    recipe = write_recipe(tmp_path / "recipe.yaml")
+    for options, message in (
+        (["--engine", "slurm"], "unknown engine 'slurm'"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--threads", "0"], "--threads must be at least 1"),
+        (["--address", "auto"], "--address is for --engine ray"),
+        (["--table", "relation"], "unknown table 'relation': did you mean 'relations'?"),
+        (["--data", "textcls=x"], "unknown stream with data"),
+    ):
+        code, _, error = everlearn("sweep", recipe, "--out", tmp_path / "out", *options)
+        assert code == 2
+        assert message in error
+        assert not results_in(tmp_path / "out")

@@ -1,0 +1,112 @@
+"""The Ray engine: the smoke recipe on a local Ray, and a worker that is killed in the middle of a run."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from everlearn.errors import UserError
+from everlearn.run import run
+from everlearn.sweep.plan import plan
+from everlearn.sweep.recipe import read_recipe
+from sweep_support import RECIPE, make_sweep, results_in, write_recipe
+from test_sweep import one_table
+
+pytest.importorskip("ray")
+ROOT = Path(__file__).parent.parent
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def is_ours(pid: int) -> bool:
+    """Whether a process descends from this one."""
+    try:
+        while pid > 1:
+            if pid == os.getpid():
+                return True
+            pid = parent_of(pid)
+    except OSError:
+        pass
+    return False
+
+
+def ray_workers() -> list[int]:
+    """The processes of our own Ray that carry out a run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cmdline").read_bytes().startswith(b"ray::_carry_out") and is_ours(int(folder.name)):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_the_smoke_recipe_reaches_the_same_on_ray(tmp_path, everlearn):
+    out = tmp_path / "out"
+    recipe = ROOT / "recipes" / "smoke.yaml"
+    code, _, error = everlearn("sweep", recipe, "--out", out, "--engine", "ray", "--jobs", 2)
+    assert code == 0, error
+    runs = plan(read_recipe(recipe))
+    found = results_in(out)
+    assert found.keys() == {planned.name for planned in runs}
+    # Every method once, in this process: to the last bit the same.
+    for planned in {planned.config.method.method: planned for planned in runs}.values():
+        run(planned.config, tmp_path / "single" / "runs" / planned.name)
+    single = results_in(tmp_path / "single")
+    assert single == {name: found[name] for name in single}
+
+
+def test_a_run_whose_ray_worker_is_killed_is_tried_again(tmp_path):
+    content = one_table(seeds=[42])
+    recipe = write_recipe(tmp_path / "recipe.yaml", content)
+    out = tmp_path / "out"
+    planned = plan(read_recipe(recipe))[0]
+    killed = []
+
+    def kill_once():
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not killed:
+            if list((out / "runs" / planned.name / "checkpoints").glob("0*")):
+                for pid in ray_workers():
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+            time.sleep(0.005)
+
+    killer = threading.Thread(target=kill_once)
+    killer.start()
+    sweep, screen = make_sweep(recipe, out, engine="ray")
+    sweep.carry_out()
+    killer.join()
+    assert killed
+    assert any("the worker died" in line for line in screen.said)
+    run(planned.config, tmp_path / "single" / "runs" / planned.name)
+    assert results_in(out) == results_in(tmp_path / "single")
+
+
+def test_results_come_back_from_a_machine_with_other_files(tmp_path, monkeypatch):
+    """What a worker elsewhere has written is handed over and written here."""
+    from everlearn.sweep import on_ray
+    from everlearn.sweep.events import Job
+
+    planned = plan(read_recipe(write_recipe(tmp_path / "recipe.yaml", RECIPE)))[0]
+    there, here = tmp_path / "there" / "runs" / planned.name, tmp_path / "here" / "runs" / planned.name
+    answer = on_ray._carry_out(Job(planned.name, "", "seq", planned.config.flat(), str(there), 1).as_dict())
+    engine = on_ray.RayEngine.__new__(on_ray.RayEngine)
+    engine._ray = type("Ray", (), {"get": staticmethod(lambda reference: reference), "exceptions": on_ray})
+    monkeypatch.setattr(on_ray, "RayError", RuntimeError, raising=False)
+    event = engine._outcome(answer, Job(planned.name, "", "seq", {}, str(here), 1))
+    assert event.kind == "ended"
+    assert results_in(tmp_path / "here") == results_in(tmp_path / "there")
+
+
+def test_a_cluster_that_is_not_there_is_named(tmp_path):
+    recipe = write_recipe(tmp_path / "recipe.yaml")
+    sweep, _ = make_sweep(recipe, tmp_path / "out", engine="ray", address="127.0.0.1:1")
+    with pytest.raises(UserError, match=r"Ray cannot be used at 127\.0\.0\.1:1"):
+        sweep.carry_out()
