@@ -262,7 +262,7 @@ class Arms:
     def _measure(self, observe: Callable[[], int], begun: float) -> dict[str, Any]:
         """Examples a second once everything is warm, and what getting warm cost."""
         warm, first = 0, time.perf_counter()
-        while time.perf_counter() - first < self.seconds / 2:
+        while time.perf_counter() - first < self.seconds:
             warm += observe()
         self._wait()
         warmed = time.perf_counter()

