@@ -69,6 +69,6 @@ def results_in(out: Path) -> dict[str, Any]:
     for path in sorted((out / "runs").glob("*/result.json")):
         result = json.loads(path.read_text())
         for phase in ("train", "test"):
-            del result["ledger"][phase]["seconds"]
+            del result["ledger"][phase]["seconds"], result["ledger"][phase]["phases"]
         found[path.parent.name] = result
     return found

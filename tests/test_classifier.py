@@ -30,7 +30,7 @@ QUICK = [name for name in LIFELONG if name != "meta-mbpa"]
 # What mbpa++ adapts for an example cannot be kept from a label; it says so.
 ERASING = [name for name in LASTING if name != "mbpa++"]
 FAST = {"lr": 3e-3, "head_lr": 3e-2, "meta_lr": 3e-3, "inner_lr": 0.05, "batch_size": 4, "support_batches": 2}
-FAST |= {"replay_interval": 8, "replay_rate": 0.5}
+FAST |= {"replay_interval": 8, "replay_rate": 0.5, "random_features": 64}
 
 
 def data(count: int, labels: Any = (0, 1, 2), seed: int = 1) -> tuple[list[str], list[str]]:

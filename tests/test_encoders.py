@@ -1,4 +1,5 @@
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def test_the_whole_model_gives_what_the_encoder_gives_and_lives_on_its_own(texts
         used.weights.zero_()
     torch.testing.assert_close(model(input_ids=tokens).last_hidden_state[:, 0].detach(), features)
     assert sum(weight.numel() for weight in model.parameters()) == used.weights.numel()
+
+
+def test_threads_may_share_an_encoder(texts: list[str]):
+    used = tiny_encoder()
+    expected = used(sequences_of(used, texts)).detach()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: used(sequences_of(used, texts)).detach(), range(40)))
+        copies = list(threads.map(lambda _: copy.deepcopy(used), range(10)))
+    assert all(torch.equal(one, expected) for one in found)
+    assert all(torch.equal(one.weights, used.weights) for one in copies)
 
 
 @pytest.mark.parametrize("frozen", ["", "encoder.layer.0", "embeddings"])

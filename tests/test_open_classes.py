@@ -34,6 +34,7 @@ SETTINGS = {
     "lr": 3e-3,
     "inner_lr": 0.05,
     "meta_lr": 3e-3,
+    "random_features": 64,
 }
 # Tasks of two labels each that never come back, and not in the order of their numbers.
 STREAM = [example for labels in ([4, 1], [0, 5], [2, 3]) for example in labelled_texts(24, labels, seed=1)]

@@ -1,5 +1,7 @@
 """A model's weights as one vector: what handles them takes one step instead of one for each of a hundred tensors."""
 
+import copy
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +42,12 @@ class Skeleton:
         self._learned, self._kept = learned, kept
         self._ties = ties
         """Whether the model uses some weight in two places, which makes handing it over take longer."""
+        self._one_at_a_time = threading.Lock()  # while one thread's weights are in place, another's cannot be
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Skeleton":
+        """Not in the middle of a call, when weights are in place."""
+        with self._one_at_a_time:
+            return Skeleton(copy.deepcopy(self.model, memo), self._learned, self._kept, self._ties)
 
     @classmethod
     def of(cls, model: nn.Module) -> "tuple[Skeleton, torch.Tensor, torch.Tensor]":
@@ -58,7 +66,8 @@ class Skeleton:
 
     def __call__(self, weights: Mapping[str, torch.Tensor], **inputs: Any) -> Any:
         """The model's output with these weights."""
-        return functional_call(self.model, dict(weights), (), inputs, tie_weights=self._ties)
+        with self._one_at_a_time:
+            return functional_call(self.model, dict(weights), (), inputs, tie_weights=self._ties)
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
