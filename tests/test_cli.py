@@ -121,6 +121,20 @@ def test_without_json_a_table_is_printed(everlearn, stream):
     assert "--out" in err  # that nothing was saved is said beside the table, not in it
 
 
+def test_profile_shows_where_the_time_went(everlearn, stream):
+    code, out, _ = everlearn("profile", *stream, "--method", "oml-er")
+    assert code == 0
+    for phase in ("waiting for the next batch", "adapting on support sets", "steps on the slow weights", "evaluation"):
+        assert phase in out
+    assert "examples/s" in out
+    result = json.loads(everlearn("profile", *stream, "--method", "oml-er", "--json")[1])
+    phases, seconds = result["ledger"]["train"]["phases"], result["ledger"]["train"]["seconds"]
+    assert set(phases) == {"data", "memory", "support", "gradient", "optimiser"}
+    assert (
+        0.5 * seconds < sum(phases.values()) <= seconds
+    )  # they lie within the time of learning, and make up most of it
+
+
 def test_skipped_rows_are_counted_and_named_on_stderr(everlearn, stream, data):
     with data.open("a") as file:
         file.write(",x0,x\nno label,,x\n")
