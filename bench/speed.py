@@ -5,7 +5,7 @@
 
 Data folders are those of `everlearn run --stream textcls|fewrel --data DIR`. `bert` means BERT-base's shape with random
 weights, which is as fast as the real one; any other name is an encoder as `everlearn run --encoder` takes it. Writes
-`speed.json`; `bench/speed_report.py` makes the table and the figure from it.
+`speed.json`.
 """
 
 import argparse
@@ -41,7 +41,6 @@ PAPER = {
     "textcls": Settings(batch_size=16, replay_interval=9600, length=448),
     "fewrel": Settings(batch_size=4, replay_interval=1600, length=64),
 }
-TEST_SIZE = 20
 
 
 def main() -> None:
@@ -167,7 +166,7 @@ class Arms:
         figures = self._measure(observe, begun)
         tokens = ledger.tokens_forward + 2 * ledger.tokens_backward
         experiment.stream.close()
-        share = figures["examples_per_second"] * tokens / ledger_examples(experiment)
+        share = figures["examples_per_second"] * tokens / experiment.stream.cursor
         weights = experiment.method.network.encoder.named_weights()
         parameters = sum(weight.numel() for name, weight in weights.items() if "embeddings" not in name)
         # A pass forward costs two operations a weight and token, a pass backward four.
@@ -289,10 +288,6 @@ class Arms:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self.device)
-
-
-def ledger_examples(experiment: Any) -> int:
-    return int(experiment.stream.cursor)
 
 
 def in_batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:

@@ -1,15 +1,15 @@
 """A headless Chromium, where the machine has one."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
+from chromium import FLAGS, find_chromium
+
+CHROMIUM = find_chromium()
 MISSING = "no Chromium was found: the report's page is not tested in a browser (install `chromium` to do so)"
 OPTIONS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr"),
+    *FLAGS,
+    *("--hide-scrollbars", "--enable-logging=stderr"),
     # A page that asks for anything from a network does not get it, and the log says so.
     "--host-resolver-rules=MAP * ~NOTFOUND",
 ]

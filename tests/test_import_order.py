@@ -39,7 +39,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "problems": LEAST | {"batches", "transfer", "encoders"},
     "memory": {"batches", "ledger", "seeding", "settings", "errors"},
     "episodes": {"memory", "batches", "ledger"},
-    "methods": LEAST | {"batches", "ledger", "encoders", "problems", "memory", "episodes"},
+    "methods": LEAST | {"batches", "transfer", "ledger", "encoders", "problems", "memory", "episodes"},
     "report": {"errors"},
 }
 

@@ -50,6 +50,7 @@ def feed(method: Any, batches: Any) -> None:
         method.observe(batch)
 
 
+LABELS_ONLY = {"mbpa++"}
 GROWING = [name for name, method in METHODS.items() if method.grows]
 
 
@@ -90,8 +91,9 @@ class TestEveryMethod:
         method = make(name)
         feed(method, tokenised(STREAM, 4))
         predictor = method.predictor()
+        assert isinstance(predictor, ScoringPredictor) == (name not in LABELS_ONLY)
         if not isinstance(predictor, ScoringPredictor):
-            pytest.skip("the method gives labels only")
+            return
         test = tokenised(labelled_texts(10, range(6), seed=2), 10)[0]
         shares = predictor.probabilities(test)
         assert shares.shape == (10, 6)

@@ -52,6 +52,8 @@ def test_more_layers_than_there_are_is_an_error():
         load_encoder(EncoderConfig(encoder="tiny", trained_layers=3), torch.device("cpu"))
     with pytest.raises(UserError, match="trained_layers must be at least 1"):
         Config.build({"trained_layers": 0})
+    with pytest.raises(UserError, match="freeze_encoder leaves no layer to train"):
+        Config.build({"trained_layers": 1, "freeze_encoder": True})
 
 
 def test_the_gate_is_what_stands_between_before_and_after(make_method):

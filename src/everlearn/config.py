@@ -102,6 +102,8 @@ class Config:
                 yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
             if name in _LEAST and value is not None and value < _LEAST[name]:
                 yield f"{name} must be at least {_LEAST[name]}, not {value}."
+        if self.encoder.freeze_encoder and self.encoder.trained_layers is not None:
+            yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
         kind = find_method(method.method)
         if method.open_classes and not kind.grows:
             able = ", ".join(name for name, known in METHODS.items() if known.grows)

@@ -19,6 +19,7 @@ from everlearn.encoders import Encoder
 from everlearn.methods.base import MethodConfig, Observations, Parts
 from everlearn.methods.network import Network, Weights
 from everlearn.methods.replay import SparseReplay
+from everlearn.transfer import on_device
 
 ALIGNER_RATE = 1e-4
 
@@ -62,7 +63,7 @@ class EAEMR(SparseReplay):
         features: list[torch.Tensor] = []
         loss, gradients = self.gradient_of(self._losses(batch, features))
         self.update(gradients)
-        own = torch.cat(features)[torch.from_numpy(self.problem.right_rows(batch)).to(features[0].device)]
+        own = torch.cat(features)[on_device(self.problem.right_rows(batch), features[0].device)]
         self.memory.write(batch, list(own.float().cpu().numpy()))
         if not (self.config.replay and self.schedule.is_due()):
             return {"loss": loss}

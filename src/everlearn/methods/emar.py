@@ -20,6 +20,7 @@ from everlearn.methods.network import EXAMPLES_AT_ONCE, Network, Weights
 from everlearn.methods.replay import SparseReplay
 from everlearn.problems import Problem
 from everlearn.seeding import generator, generator_state, restore_generator
+from everlearn.transfer import on_device
 
 TEMPERATURE = 0.1
 """Cosines lie between −1 and 1: divided by this they can make a softmax sure of itself."""
@@ -63,7 +64,7 @@ class EMAR(SparseReplay):
         """Cross-entropy over the prototypes of the labels in the batch."""
         labels, own = np.unique(batch.labels, return_inverse=True)
         features, names = self._encode(self.network, batch, labels)
-        targets = torch.from_numpy(own).to(features.device)
+        targets = on_device(own, features.device)
         return functional.cross_entropy(similarity(features, prototypes(features, targets, names)), targets)
 
     @torch.no_grad()
@@ -86,7 +87,7 @@ class EMAR(SparseReplay):
             return PrototypePredictor(network, self.problem, names)
         batch = view.take(np.concatenate(chosen), self.ledger.test)
         features = torch.cat([network.features(self.problem.texts(p)) for p in batch.split(EXAMPLES_AT_ONCE)])
-        owners = torch.from_numpy(batch.labels.astype("int64")).to(features.device)
+        owners = on_device(batch.labels.astype("int64"), features.device)
         return PrototypePredictor(network, self.problem, prototypes(features, owners, names))
 
     def state(self) -> dict[str, Any]:
@@ -103,8 +104,8 @@ class EMAR(SparseReplay):
         choices = self.problem.choices(batch)
         labels = np.unique(np.concatenate(choices))
         features, names = self._encode(network, batch, labels)
-        allowed = torch.from_numpy(np.stack([np.isin(labels, own) for own in choices])).to(features.device)
-        places = torch.from_numpy(np.searchsorted(labels, batch.labels)).to(features.device)
+        allowed = on_device(np.stack([np.isin(labels, own) for own in choices]), features.device)
+        places = on_device(np.searchsorted(labels, batch.labels), features.device)
         return similarity(features, names).masked_fill(~allowed, -torch.inf), places
 
     def _encode(self, network: Network, batch: Batch, labels: Integers) -> tuple[torch.Tensor, torch.Tensor]:

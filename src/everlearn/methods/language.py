@@ -170,7 +170,7 @@ class LanguageNetwork(Network):
     def _generate(self, ids: torch.Tensor, mask: torch.Tensor, longest: int, **how: Any) -> torch.Tensor:
         end = self.wording.end
         settings = {"do_sample": False, "eos_token_id": end, "pad_token_id": end, "max_new_tokens": longest, **how}
-        written: torch.Tensor = self.model.generate(input_ids=ids, attention_mask=mask, **settings)  # type: ignore
+        written: torch.Tensor = self.model.generate(input_ids=ids, attention_mask=mask, **settings)  # type: ignore[operator]
         # Every token passes once, its past is kept; what stands behind the first END was never computed.
         new = written[:, ids.shape[1] :]
         before_end = ((new == end).cumsum(dim=1) == 0).sum()

@@ -19,6 +19,7 @@ from everlearn.methods.meta import sgd_step
 from everlearn.methods.network import Network, Weights
 from everlearn.methods.retrieval import KeyedMemory, Keys
 from everlearn.problems import Problem
+from everlearn.transfer import on_device
 
 TESTED_AT_ONCE = 64
 
@@ -90,7 +91,7 @@ class HeadAdaptation(LocalAdaptation):
         self.meter.inner_steps += self.config.local_steps * (len(batch) - 1)  # a step of each head, not of all together
         with torch.no_grad():
             own = self.network.features(self.problem.sequences(batch))
-            owners = torch.from_numpy(np.repeat(np.arange(len(batch)), self.problem.row_counts(batch))).to(own.device)
+            owners = on_device(np.repeat(np.arange(len(batch)), self.problem.row_counts(batch)), own.device)
             return torch.einsum("rcd,rd->rc", heads["weight"][owners], own) + heads["bias"][owners]
 
     @torch.no_grad()
@@ -102,7 +103,7 @@ class HeadAdaptation(LocalAdaptation):
         starts = np.cumsum(counts[first]) - counts[first]
         rows = np.concatenate([np.arange(n) + starts[p] for p, n in zip(place, counts, strict=True)])
         lengths = counts.reshape(slots.shape).sum(axis=1)
-        present = torch.from_numpy(np.arange(lengths.max()) < lengths[:, None]).to(once.device)
+        present = on_device(np.arange(lengths.max()) < lengths[:, None], once.device)
         padded = torch.zeros(*present.shape, once.shape[1], dtype=once.dtype, device=once.device)
-        padded[present] = once[torch.from_numpy(rows).to(once.device)]
+        padded[present] = once[on_device(rows, once.device)]
         return padded, present

@@ -7,6 +7,7 @@ import torch
 from everlearn.methods.base import MethodConfig, Parts
 from everlearn.methods.ridge import Ridge
 from everlearn.seeding import generator
+from everlearn.transfer import on_device
 
 
 class RanPAC(Ridge):
@@ -18,7 +19,7 @@ class RanPAC(Ridge):
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         drawn = generator(parts.seed, "ranpac").standard_normal((self.encoder.width, config.random_features))
-        self.projection = torch.from_numpy(drawn).to(self.encoder.device)
+        self.projection = on_device(drawn, self.encoder.device)
 
     def width(self) -> int:
         """Of the random layer."""

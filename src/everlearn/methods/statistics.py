@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from everlearn.batches import Integers
+from everlearn.transfer import on_device
 
 ROWS_AT_ONCE = 512
 """Features that are collected before they go into a second moment: the product of few rows takes as long as of many."""
@@ -22,7 +23,7 @@ class ClassSums:
         if (more := int(labels.max()) + 1 - len(self.sums)) > 0:
             self.sums = torch.nn.functional.pad(self.sums, (0, 0, 0, more))
             self.counts = torch.nn.functional.pad(self.counts, (0, more))
-        own = torch.from_numpy(labels.astype("int64")).to(self.sums.device)
+        own = on_device(labels.astype("int64"), self.sums.device)
         members = torch.nn.functional.one_hot(own, len(self.counts)).to(self.sums.dtype)
         self.sums += members.T @ features
         self.counts += members.sum(dim=0)
