@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def lifelong(stages: list[Examples]) -> tuple[LifelongClassifier, int]:
-    """Each example once, as it comes, with replay from a bounded memory."""
+    """Each example once, as it comes."""
     clf = LifelongClassifier()
     for stage in stages:
         clf.partial_fit(*stage)

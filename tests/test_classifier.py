@@ -33,6 +33,11 @@ FAST = {"lr": 3e-3, "head_lr": 3e-2, "meta_lr": 3e-3, "inner_lr": 0.05, "batch_s
 FAST |= {"replay_interval": 8, "replay_rate": 0.5, "random_features": 64}
 
 
+def frozen_by(method: str) -> bool:
+    """For tests that train the encoder along wherever a method does."""
+    return METHODS[method].freezes_encoder
+
+
 def data(count: int, labels: Any = (0, 1, 2), seed: int = 1) -> tuple[list[str], list[str]]:
     examples = labelled_texts(count, labels, seed)
     return [example.text for example in examples], [f"label{example.label}" for example in examples]
@@ -83,7 +88,7 @@ def test_however_a_sequence_is_cut_the_model_is_the_same(method: str):
 
 @pytest.mark.parametrize("method", LASTING)
 def test_it_learns_and_new_labels_are_welcome(method: str):
-    classifier = make(method, freeze_encoder=False)
+    classifier = make(method, freeze_encoder=frozen_by(method))
     for count, labels in ((80, (0, 1)), (80, (2,)), (300, (0, 1, 2))):
         classifier.partial_fit(*data(count, labels))
     assert classifier.classes_.tolist() == ["label0", "label1", "label2"]
@@ -223,6 +228,8 @@ def test_methods_and_settings_that_do_not_fit():
         make("replai").partial_fit(*data(3))
     with pytest.raises(UserError, match="unknown setting"):
         make(settings={"nonsense": 1}).partial_fit(*data(3))
+    with pytest.raises(BadInputError, match="slda leaves the encoder as it is"):
+        make("slda", freeze_encoder=False).partial_fit(*data(3))
 
 
 def test_a_loss_that_is_not_finite_is_said():
@@ -238,7 +245,7 @@ def test_a_loss_that_is_not_finite_is_said():
 @pytest.mark.parametrize("frozen", [True, False])
 def test_saved_and_loaded_it_goes_on_as_if_it_had_never_stopped(method: str, frozen: bool, tmp_path: Path):
     texts, labels = data(45, range(5))
-    whole = make(method, freeze_encoder=frozen, memory_capacity=20).partial_fit(texts[:22], labels[:22])
+    whole = make(method, freeze_encoder=frozen or frozen_by(method), memory_capacity=20).partial_fit(texts[:22], labels[:22])
     whole.predict(texts[:3])
     whole.save(tmp_path / "model")
     resumed = LifelongClassifier.load(tmp_path / "model")
@@ -354,7 +361,7 @@ def test_forgetting_needs_something_held_out():
 
 @pytest.mark.parametrize("method", ERASING)
 def test_a_forgotten_label_leaves_the_memory_and_is_never_predicted(method: str, tmp_path: Path):
-    classifier = make(method, freeze_encoder=False)
+    classifier = make(method, freeze_encoder=frozen_by(method))
     classifier.partial_fit(*data(43))
     classifier.hold_out(*data(9, seed=5))
     classifier.save(tmp_path)
@@ -398,7 +405,43 @@ def test_forgotten_texts_are_nowhere_any_more(method: str, policy: str):
     if method == "meta-mbpa":
         assert 0 < len(state.memory) <= 30  # it writes only what differs from what is there
     else:
-        assert len(state.memory) == (30 if METHODS[method].replays or METHODS[method].meta else 0)
+        kind = METHODS[method]
+        assert len(state.memory) == (30 if kind.replays or kind.meta or kind.takes_back else 0)
+
+
+@pytest.mark.parametrize("method", [name for name in LIFELONG if METHODS[name].takes_back])
+def test_a_method_that_can_takes_forgotten_texts_back(method: str):
+    """It ends up where it would be, but for rounding, had it never met them."""
+    texts, labels = data(43)
+    extra = data(6, seed=7)[0]
+    classifier = make(method).partial_fit([*texts, *extra], [*labels, *["one more"] * len(extra)])
+    classifier.forget_texts(texts[::2])
+    classifier.forget("one more")
+    never = make(method).partial_fit(texts[1::2], labels[1::2])
+    assert classifier.classes_.tolist() == never.classes_.tolist()
+    probes = data(30, seed=5)[0]
+    assert np.allclose(classifier.predict_proba(probes), never.predict_proba(probes), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [name for name in LIFELONG if METHODS[name].takes_back])
+def test_when_every_text_is_forgotten_every_label_is_as_likely(method: str):
+    texts, labels = data(20)
+    classifier = make(method).partial_fit(texts, labels)
+    classifier.forget_texts(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shares = classifier.predict_proba(["the of"])
+    assert shares.tolist() == [[pytest.approx(1 / 3)] * 3]
+
+
+def test_what_cannot_be_taken_back_leaves_the_covariance_of_the_rest_alone():
+    """A label that the memory has lost again is forgotten by its mean, which would otherwise count as spread."""
+    texts, labels = data(120)
+    bounded = make("slda", memory_capacity=1).partial_fit(texts, labels)
+    before = bounded.learner_.method.covariance()
+    bounded.forget("label1")
+    after = bounded.learner_.method.covariance()
+    assert torch.linalg.norm(after - before) < 0.05 * torch.linalg.norm(before)
 
 
 def test_a_ring_stays_in_order_when_something_is_taken_out():

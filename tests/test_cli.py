@@ -234,6 +234,7 @@ def test_every_setting_has_an_option(built):
         "task_column": "c",
         "head_lr": "0.5",
         "clip_norm": "0.5",
+        "shrinkage": "0.5",
     }
     values |= {"replay_interval": "100", "local_adaptation": "full"}
     flags = [

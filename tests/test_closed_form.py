@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.covariance import OAS
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.neighbors import NearestCentroid
@@ -73,6 +74,31 @@ def test_ncm_is_the_nearest_centroid(make_method: MethodFactory, stream: list[Ba
     reference = NearestCentroid().fit(features_of(*stream), labels_of(*stream))
     predicted = learned(make_method, "ncm", stream).predictor().predict(held_out)
     assert predicted.tolist() == reference.predict(features_of(held_out)).tolist()
+
+
+@pytest.mark.parametrize("batches", [1, 2, 6])
+def test_slda_shrinks_as_few_or_many_examples_need(batches: int, make_method: MethodFactory, stream: list[Batch]):
+    """The fewer there are, the more: the share is scikit-learn's."""
+    given = stream[:batches]
+    features, labels = features_of(*given), labels_of(*given)
+    around = features - np.stack([features[labels == label].mean(axis=0) for label in labels])
+    reference = OAS(assume_centered=True).fit(around)
+    assert 0.0 < reference.shrinkage_ <= 1.0
+    found = learned(make_method, "slda", given).covariance()
+    assert np.allclose(found, reference.covariance_, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("shrinkage", [None, 0.0, 1e-4])
+@pytest.mark.parametrize("repeated", [1, 50])
+def test_slda_can_live_with_texts_that_are_all_the_same(
+    shrinkage: float | None, repeated: int, make_method: MethodFactory, held_out: Batch
+):
+    """One text a label has no spread, and a few texts again and again have less than there are directions."""
+    given = tokenised(EXAMPLES[:6] * repeated, 16)
+    for batches in (given, given + tokenised(EXAMPLES[6:8] * repeated, 16)):
+        scores = learned(make_method, "slda", batches, shrinkage=shrinkage).predictor().scores(held_out)
+        seen = np.unique(labels_of(*batches))
+        assert np.isfinite(scores[:, seen]).all()
 
 
 @pytest.mark.parametrize("shrinkage", [1e-4, 0.3])

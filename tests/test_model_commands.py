@@ -99,7 +99,7 @@ def test_mistakes_end_with_one_sentence(everlearn: CommandLine, tmp_path: Path):
     assert not (model / "config.json").exists()
     everlearn("learn", model, data, *TINY)
     code, _, err = everlearn("learn", model, data, "--method", "seq")
-    assert (code, "was made with method replay" in err) == (2, True)
+    assert (code, "was made with method slda" in err) == (2, True)
     LifelongClassifier(encoder="tiny").partial_fit(["a", "b"], [1, 2]).save(tmp_path / "numbers")
     code, _, err = everlearn("learn", tmp_path / "numbers", data)
     assert (code, "whole numbers" in err) == (2, True)

@@ -96,7 +96,7 @@ class Config:
             positive = name.endswith("_lr") or name in _POSITIVE
             if positive and value is not None and value <= 0:
                 yield f"{name} must be greater than 0, not {value}."
-            if name in _SHARES and not 0 <= value <= 1:
+            if name in _SHARES and value is not None and not 0 <= value <= 1:
                 yield f"{name} must lie between 0 and 1, not {value}."
             if name in _CHOICES and value not in _CHOICES[name]:
                 yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."

@@ -85,11 +85,16 @@ SHORT_STREAM_PEERS: dict[str, Mapping[str, Any]] = {
     "ranpac": {"random_features": 2000},
 }
 
-# The classifier: labels are never known in advance. On a frozen encoder a head can learn fast and replay is cheap
-# (docs/classifier.md says what was measured); with the encoder trained along, the settings for short streams hold.
-CLASSIFIER_METHOD = "replay"
+# The classifier: labels are never known in advance. docs/classifier.md says why this method, and what was measured. On
+# a frozen encoder a head can learn fast and replay is cheap; with the encoder trained along, the settings for short
+# streams hold.
+CLASSIFIER_METHOD = "slda"
 CLASSIFIER: Mapping[str, Any] = {"stream": "file", "open_classes": True}
-FROZEN_ENCODER: Mapping[str, Any] = {"batch_size": 8, "head_lr": 2e-3, "replay_interval": 8, "replay_rate": 1.0}
+FROZEN_ENCODER: dict[str, Mapping[str, Any]] = {
+    "replay": {"batch_size": 8, "head_lr": 2e-3, "replay_interval": 8, "replay_rate": 1.0},
+    # To these a batch means nothing, and whatever does not fill one goes through the encoder again when asked.
+    **dict.fromkeys(("ncm", "slda", "ridge", "ranpac"), {"batch_size": 8}),
+}
 
 _BY_METHOD = (PAPER, EVERYWHERE, PAPER_FEWREL_METHODS, SHORT_STREAM_METHODS, SHORT_STREAM_PEERS)
 _OWN = [own for table in _BY_METHOD for own in table.values()]
@@ -127,5 +132,5 @@ def _published(stream: str, method: str) -> dict[str, Any]:
 
 def classifier_defaults(method: str, frozen: bool) -> dict[str, Any]:
     """The settings of a classifier that differ from those of a run over a file with this method."""
-    own = FROZEN_ENCODER if frozen and method == CLASSIFIER_METHOD else {}
+    own = FROZEN_ENCODER.get(method, {}) if frozen else {}
     return {**CLASSIFIER, "method": method, **own}

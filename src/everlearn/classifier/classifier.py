@@ -34,7 +34,7 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoder: what turns texts into vectors; any Hugging Face encoder by name or folder.
     freeze_encoder: leave the encoder as it is and learn only what stands on it: much faster, and better while data is
         scarce.
-    memory, memory_capacity: which examples are kept for replay, and at most how many.
+    memory, memory_capacity: which examples are kept, for replay and so that they can be forgotten, and at most how many.
     max_length: longest text in tokens; longer ones are cut.
     seed, device: seed of every random choice; where to compute (auto, cpu, cuda).
     settings: any other setting of a run by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
@@ -258,6 +258,10 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _build(self) -> None:
         if not find_method(self.method).lifelong:
             raise BadInputError(f"{self.method} needs all data at once: choose a lifelong method.")
+        if find_method(self.method).freezes_encoder and not self.freeze_encoder:
+            raise BadInputError(
+                f"{self.method} leaves the encoder as it is: to train it along, choose another method, such as replay."
+            )
         given = {name: value for name, value in self.get_params(deep=False).items() if name != "settings"}
         defaults = classifier_defaults(self.method, self.freeze_encoder)
         self.learner_ = Learner(Config.build({**defaults, **given, **(self.settings or {})}))

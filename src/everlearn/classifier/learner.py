@@ -80,8 +80,11 @@ class Learner:
 
     def discard(self, chosen: Chosen) -> int:
         """Let go of examples, in the memory and wherever they wait to be learned; how many there were."""
-        remembered = chosen(self.memory.all()).tolist() if len(self.memory) else []
-        self.memory.remove(remembered)
+        everything = self.memory.all() if len(self.memory) else self.tokenise([])
+        remembered = chosen(everything).tolist()
+        if remembered:
+            self.method.take_back(everything.take(remembered))
+            self.memory.remove(remembered)
         waiting = set(chosen(self.waiting).tolist())
         self.waiting = self.waiting.take([row for row in range(len(self.waiting)) if row not in waiting])
         return len(remembered) + len(waiting) + self.method.discard(chosen)
@@ -111,6 +114,9 @@ class Learner:
             self.ledger.train.stream_examples += len(batch)
             self.method.meet(batch)
             self._check(self.method.observe(batch))
+            # Such a method has no use for the memory itself, but what it is to take back has to be kept.
+            if self.method.takes_back:
+                self.memory.write(batch)
 
     def _check(self, observations: Observations) -> None:
         for name, value in observations.items():

@@ -79,6 +79,8 @@ class ScoringPredictor(Predictor):
     def probabilities(self, batch: Batch) -> Floats:
         """Shares that add up to one: the softmax of the scores, unless a method knows better."""
         scores = self.scores(batch).astype(np.float64)
+        # Where every label is out of the question, for lack of anything known, each is as likely as any other.
+        scores[np.isneginf(scores).all(axis=1)] = 0.0
         shares: Floats = softmax(scores, axis=1)
         return shares
 
@@ -106,6 +108,10 @@ class Method(ABC):
     """Whether it learns from examples that it makes up itself."""
     grows: ClassVar[bool] = False
     """Whether labels may first appear while it learns (open classes)."""
+    freezes_encoder: ClassVar[bool] = False
+    """Whether it leaves the encoder as it is, whatever the settings say."""
+    takes_back: ClassVar[bool] = False
+    """Whether it can take back what it learned from an example, given the example."""
     meta: ClassVar[bool] = False
     """Whether it learns in episodes with an inner loop."""
 
@@ -133,6 +139,9 @@ class Method(ABC):
 
     def forget(self, label: int) -> None:
         """Let go of what is kept for this label alone and can be told apart from the rest."""
+
+    def take_back(self, batch: Batch) -> None:
+        """Undo what was learned from these examples, where a method can (`takes_back`)."""
 
     def discard(self, chosen: Chosen) -> int:
         """Let go of examples that still wait to be learned inside the method; how many there were."""

@@ -12,6 +12,7 @@ import torch
 from everlearn.batches import Batch
 from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.label_scorer import LabelScorer
+from everlearn.methods.network import EXAMPLES_AT_ONCE
 from everlearn.methods.statistics import ClassSums, SecondMoment
 
 
@@ -32,6 +33,8 @@ class ClosedForm(Method):
 
     family = "closed form"
     grows = True
+    freezes_encoder = True
+    takes_back = True
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
@@ -50,6 +53,9 @@ class ClosedForm(Method):
     def absorb(self, features: torch.Tensor) -> None:
         """Add what is needed beside the sum and the count of each class."""
 
+    def release(self, features: torch.Tensor) -> None:
+        """Take back what `absorb` added."""
+
     @abstractmethod
     def solve(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Weight and bias of the head, a row for each label."""
@@ -57,16 +63,28 @@ class ClosedForm(Method):
     @torch.no_grad()
     def observe(self, batch: Batch) -> Observations:
         """Add the batch to the sums."""
-        features = self.expand(self.encoder(self.problem.texts(batch)).double())
+        features = self._features(batch)
         self.sums.add(features, batch.labels)
         self.absorb(features)
         self._solved = None
         return {"classes": float((self.sums.counts > 0).sum())}
 
+    @torch.no_grad()
+    def take_back(self, batch: Batch) -> None:
+        """Subtract the batch from the sums: but for rounding, as if it had never been observed."""
+        for part in batch.split(EXAMPLES_AT_ONCE):
+            features = self._features(part)
+            self.sums.subtract(features, part.labels)
+            self.release(features)
+        self._solved = None
+
     def forget(self, label: int) -> None:
-        """Let go of the label's sum and count; how features vary together is kept for all labels at once."""
+        """Let go of the label's sum and count."""
         self.sums.clear(label)
         self._solved = None
+
+    def _features(self, batch: Batch) -> torch.Tensor:
+        return self.expand(self.encoder(self.problem.texts(batch)).double())
 
     @torch.no_grad()
     def predictor(self) -> Predictor:
@@ -96,6 +114,16 @@ class SecondOrder(ClosedForm):
     def absorb(self, features: torch.Tensor) -> None:
         """Add to G."""
         self.moment.add(features)
+
+    def release(self, features: torch.Tensor) -> None:
+        """Subtract from G."""
+        self.moment.subtract(features)
+
+    def forget(self, label: int) -> None:
+        """Take the label's mean out of G; how its features varied around it cannot be told from the rest."""
+        if label < len(self.sums.counts) and self.sums.counts[label] > 0:
+            self.moment.flatten(self.sums.sums[label : label + 1] / self.sums.counts[label].sqrt())
+        super().forget(label)
 
     def state(self) -> dict[str, Any]:
         """With G."""

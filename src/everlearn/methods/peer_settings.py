@@ -9,7 +9,9 @@ from everlearn.settings import setting
 class PeerSettings:
     """Settings of single methods."""
 
-    shrinkage: float = setting(1e-4, "share of the identity in the covariance (slda)")
+    shrinkage: float | None = setting(
+        None, "share of the identity in the covariance (slda; its authors: 1e-4); default: as few or many examples need"
+    )
     ridge_penalty: float = setting(1.0, "λ, what is added to the features' second moment (ridge, ranpac)")
     random_features: int = setting(10_000, "width of the random layer (ranpac)")
     der_alpha: float = setting(0.5, "α, weight of the stored logits at a replay (der++)")

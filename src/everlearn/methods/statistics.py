@@ -20,11 +20,19 @@ class ClassSums:
 
     def add(self, features: torch.Tensor, labels: Integers) -> None:
         """Add each row to its label; a label may occur any number of times."""
+        self._count(features, labels, 1)
+
+    def subtract(self, features: torch.Tensor, labels: Integers) -> None:
+        """Take rows back that were added; what is left of a label without rows is rounding, and goes too."""
+        self._count(features, labels, -1)
+        self.sums[self.counts == 0] = 0
+
+    def _count(self, features: torch.Tensor, labels: Integers, sign: int) -> None:
         if (more := int(labels.max()) + 1 - len(self.sums)) > 0:
             self.sums = torch.nn.functional.pad(self.sums, (0, 0, 0, more))
             self.counts = torch.nn.functional.pad(self.counts, (0, more))
         own = on_device(labels.astype("int64"), self.sums.device)
-        members = torch.nn.functional.one_hot(own, len(self.counts)).to(self.sums.dtype)
+        members = sign * torch.nn.functional.one_hot(own, len(self.counts)).to(self.sums.dtype)
         self.sums += members.T @ features
         self.counts += members.sum(dim=0)
 
@@ -51,15 +59,29 @@ class SecondMoment:
     """G = Σ h hᵀ over all features."""
 
     def __init__(self, width: int, device: torch.device) -> None:
+        self.rows = 0
+        """How many features are in it."""
         self._sum = torch.zeros(width, width, dtype=torch.float64, device=device)
         self._waiting = torch.zeros(0, width, dtype=torch.float64, device=device)
 
     def add(self, features: torch.Tensor) -> None:
         """Add the product of each row with itself."""
+        self.rows += len(features)
         self._waiting = torch.cat([self._waiting, features])
         if len(self._waiting) >= ROWS_AT_ONCE:
-            self._sum.addmm_(self._waiting.T, self._waiting)
+            self._sum = self.sum
             self._waiting = self._waiting[:0]
+
+    def subtract(self, features: torch.Tensor) -> None:
+        """Take rows back that were added."""
+        self.rows -= len(features)
+        self.flatten(features)
+
+    def flatten(self, directions: torch.Tensor) -> None:
+        """Take the product of each row with itself out of G; how many features are in it stays as it is."""
+        # Nothing may go on waiting: a row that is taken back must not be found there.
+        self._sum = torch.addmm(self.sum, directions.T, directions, alpha=-1)
+        self._waiting = self._waiting[:0]
 
     @property
     def sum(self) -> torch.Tensor:
@@ -68,10 +90,11 @@ class SecondMoment:
 
     def state(self) -> dict[str, Any]:
         """The sum and what waits."""
-        return {"sum": self._sum, "waiting": self._waiting}
+        return {"rows": self.rows, "sum": self._sum, "waiting": self._waiting}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a saved sum."""
+        self.rows = state["rows"]
         self._sum, self._waiting = (state[name].to(self._sum.device, copy=True) for name in ("sum", "waiting"))
 
 
