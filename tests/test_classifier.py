@@ -245,7 +245,8 @@ def test_a_loss_that_is_not_finite_is_said():
 @pytest.mark.parametrize("frozen", [True, False])
 def test_saved_and_loaded_it_goes_on_as_if_it_had_never_stopped(method: str, frozen: bool, tmp_path: Path):
     texts, labels = data(45, range(5))
-    whole = make(method, freeze_encoder=frozen or frozen_by(method), memory_capacity=20).partial_fit(texts[:22], labels[:22])
+    whole = make(method, freeze_encoder=frozen or frozen_by(method), memory_capacity=20)
+    whole.partial_fit(texts[:22], labels[:22])
     whole.predict(texts[:3])
     whole.save(tmp_path / "model")
     resumed = LifelongClassifier.load(tmp_path / "model")

@@ -34,7 +34,7 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     encoder: what turns texts into vectors; any Hugging Face encoder by name or folder.
     freeze_encoder: leave the encoder as it is and learn only what stands on it: much faster, and better while data is
         scarce.
-    memory, memory_capacity: which examples are kept, for replay and so that they can be forgotten, and at most how many.
+    memory, memory_capacity: which examples are kept, to replay and to forget on request, and at most how many.
     max_length: longest text in tokens; longer ones are cut.
     seed, device: seed of every random choice; where to compute (auto, cpu, cuda).
     settings: any other setting of a run by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
