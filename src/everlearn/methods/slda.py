@@ -32,8 +32,8 @@ class SLDA(SecondOrder):
         identity = torch.eye(width, dtype=moment.dtype, device=moment.device)
         if spread <= NO_SPREAD * size:
             return identity  # no two features of a class differ yet: every direction counts the same
-        share = self.config.shrinkage
-        share = shrinkage_for(within, rows) if share is None else share
+        fixed = self.config.shrinkage
+        share = shrinkage_for(within, rows) if fixed is None else fixed
         return (1 - share) * within + (share * spread + ROUNDING * size) * identity
 
 
