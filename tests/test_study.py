@@ -1,6 +1,8 @@
 """Tables of a study: averages as the paper takes them, the paper's figures beside them, Markdown and LaTeX."""
 
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +28,9 @@ def study_row(name, accuracies, paper=None, expected=None, lifelong=True, orders
 
 
 def study(rows, tests=(), **settings):
-    table = StudyTable("made up", tuple(rows), settings.get("per_order", True), settings.get("curve"), tuple(tests))
+    table = StudyTable(
+        "made up", "sorting", tuple(rows), settings.get("per_order", True), settings.get("curve"), tuple(tests)
+    )
     return Study("A <study> & more", "What it shows.", "everlearn sweep x --out y", "3 runs", (table,), ("a note",))
 
 
@@ -74,12 +78,51 @@ def test_the_tables_in_markdown_and_latex():
     text = markdown(STUDY)
     assert "| OML-ER | **61.0 ± 1.4** | **50.0** | **55.0** (75.7 ± 0.4) | 58.0 ± 1.0 | 3 of 4 |" in text
     assert "> a note" in text
-    assert "- OML-ER − SEQ: +" in text
     table = latex(STUDY)
     assert r"SEQ & 15.0 $\pm$ 7.1 {\scriptsize (16.7 $\pm$ 0.7)} &" in table
-    assert table.count(r"\begin{tabular}") == table.count(r"\end{tabular}") == 1
-    lines = [line for line in table.splitlines() if line.endswith(r"\\")]
-    assert {line.count("&") for line in lines} == {3}
+    accuracies, tests = table.split(r"\end{tabular}")[:2]
+    for part, columns in ((accuracies, 4), (tests, 9)):
+        assert part.count(r"\begin{tabular}") == 1
+        lines = [line for line in part.splitlines() if line.endswith(r"\\")]
+        assert {line.count("&") for line in lines} == {columns - 1}
+
+
+def test_every_format_names_the_pairs_of_a_test_and_warns_of_too_few():
+    """OML-ER lacks the second seed's second order: three pairs, whose t-test is worked out here by hand."""
+    differences = [0.50, 0.42, 0.20]
+    mean = sum(differences) / 3
+    deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 2)
+    effect, t = f"{mean / deviation:.2f}", f"{mean / deviation * math.sqrt(3):.2f}"
+    over = "order 1 × seeds 1, 2; order 2 × seed 1"
+    text, table = markdown(STUDY), latex(STUDY)
+    html = page(STUDY, {"made up": []}, "0")
+    assert f"| OML-ER − SEQ | {over} | 3 | +37.3 | " in text
+    assert f" | {t} | " in text
+    assert f" | {effect} | 0.001 | only 3 pairs: an effect below d = 2.5 could not come out as significant |" in text
+    assert r"OML-ER $-$ SEQ & order 1 $\times$ seeds 1, 2; order 2 $\times$ seed 1 & 3 & +37.3 &" in table
+    assert f" & {t} & " in table
+    assert r"\footnotesize OML-ER $-$ SEQ: only 3 pairs: an effect below d = 2.5" in table
+    line = re.search(r'<tr><th scope="row">OML-ER − SEQ</th>(.*?)</tr>', html)[1]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", line)
+    assert cells[:3] == [over, "3", "+37.3"]
+    assert (cells[4], cells[6]) == (t, effect)
+    assert cells[-1].startswith("only 3 pairs")
+
+
+def test_tables_of_two_problems_are_kept_apart():
+    tables = [replace(STUDY.tables[0], name=name, problem=p) for name, p in (("a", "x"), ("b", "y"), ("c", "x"))]
+    both = replace(STUDY, tables=tuple(tables))
+    headings = ["## On x", "### a", "### c", "## On y", "### b"]
+    assert [line for line in markdown(both).splitlines() if line.startswith("##")] == headings
+    html = page(both, {table.name: [] for table in tables}, "0")
+    titles = re.findall(r'<h[23] class="(?:problem|title)"[^>]*>(.*?)</h', html)
+    assert titles == ["On x", "a", "c", "On y", "b"]
+    assert re.findall(r'href="#(table-\d)"', html) == re.findall(r'<section id="(table-\d)"', html)
+    parts = re.findall(r"\\subsection\*{(.*?)}|more: (\w)\. Accuracy", latex(both))
+    assert [heading or name for heading, name in parts] == ["On x", "a", "c", "On y", "b"]
+    # One problem alone needs no heading.
+    assert [line for line in markdown(STUDY).splitlines() if line.startswith("##")] == ["## made up"]
+    assert 'class="problem"' not in page(STUDY, {"made up": []}, "0")
 
 
 def test_the_page_needs_nothing_else():
