@@ -6,6 +6,7 @@ from everlearn.report.statistics import PairedTest
 from everlearn.report.study import Study, problem_heading
 from everlearn.report.study_tables import COSTS, Cell, TableText, table_text
 
+SIGNS = {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "–": "--", "→": r"$\rightarrow$", "·": r"$\cdot$"}
 CAPTION = "Accuracy in %, mean ± standard deviation over seeds; in brackets the paper's."
 
 
@@ -119,13 +120,6 @@ def _escaped(text: str) -> str:
     """
     for plain, command in (("\\", r"\textbackslash "), *((c, "\\" + c) for c in "&%$#_{}")):
         text = text.replace(plain, command)
-    for plain, command in (
-        ("±", r"$\pm$"),
-        ("−", "$-$"),
-        ("×", r"$\times$"),
-        ("–", "--"),
-        ("→", r"$\rightarrow$"),
-        ("·", r"$\cdot$"),
-    ):
+    for plain, command in SIGNS.items():
         text = text.replace(plain, command)
     return text
