@@ -1,5 +1,6 @@
 """Tables of a study: averages as the paper takes them, the paper's figures beside them, Markdown and LaTeX."""
 
+import copy
 import math
 import re
 from dataclasses import replace
@@ -13,7 +14,7 @@ from everlearn.report.page import page
 from everlearn.report.pictures import pictures
 from everlearn.report.results import Spread
 from everlearn.report.study import AVERAGE, PlannedTest, Study, StudyRow, StudyTable
-from everlearn.report.study_tables import table_text
+from everlearn.report.study_tables import COSTS, table_text
 from test_report import make_result
 
 
@@ -74,6 +75,19 @@ def test_the_cells_of_a_table():
     assert (seq.runs, oml.runs) == ("4 of 4", "3 of 4")
 
 
+def test_what_a_row_pays():
+    ledger = copy.deepcopy(ROWS[0].runs[0]["ledger"])
+    ledger.update(parameters_trained=22_700_000, peak_device_bytes=1_500_000_000)
+    ledger["test"].update(tokens_forward=40_000, tokens_backward=6_000)
+    paid = replace(ROWS[0], runs=tuple({**run, "ledger": ledger} for run in ROWS[0].runs))
+    (cells,) = table_text(study([paid]).tables[0]).costs
+    costs = dict(zip(("row", *COSTS), cells, strict=True))
+    assert (costs["train tokens"], costs["train time"], costs["memory"]) == ("3.00M", "3m05s", "1.15k / 2.5MB")
+    assert (costs["test tokens"], costs["test time"]) == ("46.0k", "4.0s")
+    assert (costs["weights trained"], costs["GPU memory"]) == ("22.7M", "1.50GB")
+    assert dict(zip(COSTS, table_text(STUDY.tables[0]).costs[0][1:], strict=True))["GPU memory"] == "–"
+
+
 def test_the_tables_in_markdown_and_latex():
     text = markdown(STUDY)
     assert "| OML-ER | **61.0 ± 1.4** | **50.0** | **55.0** (75.7 ± 0.4) | 58.0 ± 1.0 | 3 of 4 |" in text
@@ -102,10 +116,10 @@ def test_every_format_names_the_pairs_of_a_test_and_warns_of_too_few():
     assert r"OML-ER $-$ SEQ & order 1 $\times$ seeds 1, 2; order 2 $\times$ seed 1 & 3 & +37.3 &" in table
     assert f" & {t} & " in table
     assert r"\footnotesize OML-ER $-$ SEQ: only 3 pairs: an effect below d = 2.5" in table
-    line = re.search(r'<tr><th scope="row">OML-ER − SEQ</th>(.*?)</tr>', html)[1]
+    line = re.search(rf'<tr><th scope="row">OML-ER − SEQ<small>{over}</small></th>(.*?)</tr>', html)[1]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", line)
-    assert cells[:3] == [over, "3", "+37.3"]
-    assert (cells[4], cells[6]) == (t, effect)
+    assert cells[:2] == ["3", "+37.3"]
+    assert (cells[3], cells[5]) == (t, effect)
     assert cells[-1].startswith("only 3 pairs")
 
 

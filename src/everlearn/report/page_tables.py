@@ -31,12 +31,14 @@ def tests(outcomes: Sequence[PairedTest], level: int) -> str:
 
     def line(test: PairedTest) -> str:
         significant = test.p is not None and test.p < LEVEL
-        kinds = {"p": "best" if significant else "", "over": "text quiet", "warning": "text quiet"}
-        name, *cells = comparison_cells(test)
-        named = zip(HEADER[1:], cells, strict=True)
-        return _line(name, [_cell(cell, kinds.get(header, "")) for header, cell in named])
+        kinds = {"p": "best" if significant else "", "warning": "text quiet"}
+        name, over, *cells = comparison_cells(test)
+        named = zip(header, cells, strict=True)
+        return _line(name, [_cell(cell, kinds.get(column, "")) for column, cell in named], below=over)
 
-    return _heading(level, "Is it more than chance?") + _table(CAPTION, HEADER, map(line, outcomes))
+    first, second, *header = HEADER
+    heads = (f"{first}, {second}", *header)
+    return _heading(level, "Is it more than chance?") + _table(CAPTION, heads, map(line, outcomes))
 
 
 def costs(text: TableText, level: int) -> str:
@@ -58,8 +60,9 @@ def _cell(text: str, kind: str = "", below: str = "") -> str:
     return f"<td{_of_kind(kind)}>{escape(text)}{below}</td>"
 
 
-def _line(name: str, cells: Sequence[str], kind: str = "") -> str:
-    return f'<tr{_of_kind(kind)}><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
+def _line(name: str, cells: Sequence[str], kind: str = "", below: str = "") -> str:
+    small = f"<small>{escape(below)}</small>" if below else ""
+    return f'<tr{_of_kind(kind)}><th scope="row">{escape(name)}{small}</th>{"".join(cells)}</tr>'
 
 
 def _of_kind(kind: str) -> str:
