@@ -67,8 +67,11 @@ class Published:
         self.memory: list[Example] = []
         self.support: list[list[Example]] = []
         self.steps = 0
+        self.examples = self.tokens = 0
+        """What has been observed, and what went through the encoder for it, padding included."""
 
     def observe(self, batch: list[Example]) -> float | None:
+        self.examples += len(batch)
         if self.method in ("seq", "replay", "a-gem"):
             return self._step(batch)
         return self._episode(batch)
@@ -164,6 +167,7 @@ class Published:
         encoded = self.tokenizer(
             *texts, padding="max_length", truncation=True, max_length=self.settings.length, return_tensors="pt"
         )
+        self.tokens += encoded["input_ids"].numel()
         return {name: encoded[name].to(self.device) for name in ("input_ids", "attention_mask")}
 
     @torch.no_grad()

@@ -8,12 +8,14 @@ import pytest
 import yaml
 
 from everlearn.errors import UserError
+from everlearn.methods import METHODS
 from everlearn.report.results import Spread
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.plan import check_before_running, plan
 from everlearn.sweep.recipe import read_recipe
 from everlearn.sweep.sweep import Means, Sweep, parse_data
 from everlearn.sweep.tune import trials_of
+from support import writes_texts
 from sweep_support import RECIPE, Listener, write_recipe
 
 ROOT = Path(__file__).parent.parent
@@ -165,6 +167,35 @@ def test_chosen_settings_come_from_a_file_beside_the_recipe(tmp_path):
     assert rates["SEQ"] == (2e-3, 8)
     assert rates["SEQ, own"] == (5e-3, 8)  # what a row says wins
     assert rates["OML-ER"][1] == 4  # the stream's own
+
+
+def test_settings_may_be_chosen_in_several_files_but_once_for_each_method(tmp_path):
+    content = copy.deepcopy(RECIPE)
+    content["tables"]["relations"]["chosen"] = ["one.yaml", "two.yaml"]
+    (tmp_path / "one.yaml").write_text("seq: {batch_size: 8}")
+    (tmp_path / "two.yaml").write_text("oml-er: {batch_size: 2}")
+    path = write_recipe(tmp_path / "recipe.yaml", content)
+    assert {run.row: run.config.method.batch_size for run in plan(read_recipe(path))} == {"SEQ": 8, "OML-ER": 2}
+    (tmp_path / "two.yaml").write_text("seq: {batch_size: 2}")
+    with pytest.raises(UserError, match=r"line \d+: two\.yaml chooses settings for seq a second time"):
+        read_recipe(path)
+
+
+@pytest.mark.parametrize("stream", ["textcls", "fewrel"])
+def test_every_method_that_needs_no_language_model_is_among_the_peers(stream):
+    recipe = read_recipe(ROOT / "recipes" / f"peers-{stream}-minilm.yaml")
+    runs = plan(recipe)
+    assert {run.config.method.method for run in runs} == {name for name in METHODS if not writes_texts(name)}
+    assert all(METHODS[run.config.method.method].grows for run in runs if run.config.method.open_classes)
+    assert {run.config.method.replay_rate for run in runs} == {0.01}
+    assert {run.config.method.replay_interval for run in runs} == {1600}
+    # NCM has nothing to choose, and MAML-ER is no row of the paper's search.
+    searched = {
+        row.settings["method"]
+        for name in (f"tune-{stream}-minilm", f"tune-peers-{stream}-minilm")
+        for row in read_recipe(ROOT / "recipes" / f"{name}.yaml").tables[0].rows
+    }
+    assert {run.config.method.method for run in runs} - searched == {"ncm", "maml-er"}
 
 
 def runs_of_search(recipe):

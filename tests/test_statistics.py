@@ -5,7 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from everlearn.report.statistics import ENOUGH_PAIRS, compare_rows, in_words
+from everlearn.report.comparisons import HEADER, comparison_cells
+from everlearn.report.statistics import ENOUGH_PAIRS, compare_rows
 from everlearn.report.study import StudyRow
 
 
@@ -30,6 +31,7 @@ def test_the_test_is_the_one_sample_test_of_the_differences():
     differences = [FIRST[key] - SECOND[key] for key in KEYS]
     expected = stats.ttest_1samp(differences, 0.0)
     assert found.p == pytest.approx(expected.pvalue)
+    assert found.t == pytest.approx(expected.statistic)
     mean = sum(differences) / 12
     deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 11)
     assert found.difference == pytest.approx(mean)
@@ -39,7 +41,11 @@ def test_the_test_is_the_one_sample_test_of_the_differences():
     assert found.warning is None
     assert found.pairs[0] == "order 1 seed 42"
     assert len(found.pairs) == 12
-    assert "12 pairs; paper: p = 0.008" in in_words(found)
+    cells = dict(zip(HEADER, comparison_cells(found), strict=True))
+    assert cells["difference"] == "A − B"
+    assert cells["over"] == "orders 1, 2, 3, 4 × seeds 42, 43, 44"
+    assert (cells["n"], cells["paper's p"], cells["warning"]) == ("12", "0.008", "")
+    assert cells["t"] == f"{expected.statistic:.2f}"
 
 
 def test_only_runs_of_equal_order_and_seed_are_paired():
@@ -66,7 +72,10 @@ def test_too_few_runs_are_said_to_be_too_few(count):
     found = compare_rows(row("A", {k: FIRST[k] for k in keys}), row("B", {k: SECOND[k] for k in keys}))
     assert (found.warning is not None) == (count < ENOUGH_PAIRS)
     assert (found.p is not None) == (count >= 2)
-    assert in_words(found)
+    cells = dict(zip(HEADER, comparison_cells(found), strict=True))
+    assert cells["n"] == str(count)
+    assert bool(cells["warning"]) == (count < ENOUGH_PAIRS)
+    assert (cells["t"] == "–") == (cells["p"] == "–") == (count < 2)
 
 
 def test_equal_differences_have_no_test():

@@ -1,6 +1,9 @@
 """Tables of a study: averages as the paper takes them, the paper's figures beside them, Markdown and LaTeX."""
 
+import copy
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +14,7 @@ from everlearn.report.page import page
 from everlearn.report.pictures import pictures
 from everlearn.report.results import Spread
 from everlearn.report.study import AVERAGE, PlannedTest, Study, StudyRow, StudyTable
-from everlearn.report.study_tables import table_text
+from everlearn.report.study_tables import COSTS, table_text
 from test_report import make_result
 
 
@@ -26,7 +29,9 @@ def study_row(name, accuracies, paper=None, expected=None, lifelong=True, orders
 
 
 def study(rows, tests=(), **settings):
-    table = StudyTable("made up", tuple(rows), settings.get("per_order", True), settings.get("curve"), tuple(tests))
+    table = StudyTable(
+        "made up", "sorting", tuple(rows), settings.get("per_order", True), settings.get("curve"), tuple(tests)
+    )
     return Study("A <study> & more", "What it shows.", "everlearn sweep x --out y", "3 runs", (table,), ("a note",))
 
 
@@ -70,16 +75,68 @@ def test_the_cells_of_a_table():
     assert (seq.runs, oml.runs) == ("4 of 4", "3 of 4")
 
 
+def test_what_a_row_pays():
+    ledger = copy.deepcopy(ROWS[0].runs[0]["ledger"])
+    ledger.update(parameters_trained=22_700_000, peak_device_bytes=1_500_000_000)
+    ledger["test"].update(tokens_forward=40_000, tokens_backward=6_000)
+    paid = replace(ROWS[0], runs=tuple({**run, "ledger": ledger} for run in ROWS[0].runs))
+    (cells,) = table_text(study([paid]).tables[0]).costs
+    costs = dict(zip(("row", *COSTS), cells, strict=True))
+    assert (costs["train tokens"], costs["train time"], costs["memory"]) == ("3.00M", "3m05s", "1.15k / 2.5MB")
+    assert (costs["test tokens"], costs["test time"]) == ("46.0k", "4.0s")
+    assert (costs["weights trained"], costs["GPU memory"]) == ("22.7M", "1.50GB")
+    assert dict(zip(COSTS, table_text(STUDY.tables[0]).costs[0][1:], strict=True))["GPU memory"] == "–"
+
+
 def test_the_tables_in_markdown_and_latex():
     text = markdown(STUDY)
     assert "| OML-ER | **61.0 ± 1.4** | **50.0** | **55.0** (75.7 ± 0.4) | 58.0 ± 1.0 | 3 of 4 |" in text
     assert "> a note" in text
-    assert "- OML-ER − SEQ: +" in text
     table = latex(STUDY)
     assert r"SEQ & 15.0 $\pm$ 7.1 {\scriptsize (16.7 $\pm$ 0.7)} &" in table
-    assert table.count(r"\begin{tabular}") == table.count(r"\end{tabular}") == 1
-    lines = [line for line in table.splitlines() if line.endswith(r"\\")]
-    assert {line.count("&") for line in lines} == {3}
+    accuracies, tests = table.split(r"\end{tabular}")[:2]
+    for part, columns in ((accuracies, 4), (tests, 9)):
+        assert part.count(r"\begin{tabular}") == 1
+        lines = [line for line in part.splitlines() if line.endswith(r"\\")]
+        assert {line.count("&") for line in lines} == {columns - 1}
+
+
+def test_every_format_names_the_pairs_of_a_test_and_warns_of_too_few():
+    """OML-ER lacks the second seed's second order: three pairs, whose t-test is worked out here by hand."""
+    differences = [0.50, 0.42, 0.20]
+    mean = sum(differences) / 3
+    deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 2)
+    effect, t = f"{mean / deviation:.2f}", f"{mean / deviation * math.sqrt(3):.2f}"
+    over = "order 1 × seeds 1, 2; order 2 × seed 1"
+    text, table = markdown(STUDY), latex(STUDY)
+    html = page(STUDY, {"made up": []}, "0")
+    assert f"| OML-ER − SEQ | {over} | 3 | +37.3 | " in text
+    assert f" | {t} | " in text
+    assert f" | {effect} | 0.001 | only 3 pairs: an effect below d = 2.5 could not come out as significant |" in text
+    assert r"OML-ER $-$ SEQ & order 1 $\times$ seeds 1, 2; order 2 $\times$ seed 1 & 3 & +37.3 &" in table
+    assert f" & {t} & " in table
+    assert r"\footnotesize OML-ER $-$ SEQ: only 3 pairs: an effect below d = 2.5" in table
+    line = re.search(rf'<tr><th scope="row">OML-ER − SEQ<small>{over}</small></th>(.*?)</tr>', html)[1]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", line)
+    assert cells[:2] == ["3", "+37.3"]
+    assert (cells[3], cells[5]) == (t, effect)
+    assert cells[-1].startswith("only 3 pairs")
+
+
+def test_tables_of_two_problems_are_kept_apart():
+    tables = [replace(STUDY.tables[0], name=name, problem=p) for name, p in (("a", "x"), ("b", "y"), ("c", "x"))]
+    both = replace(STUDY, tables=tuple(tables))
+    headings = ["## On x", "### a", "### c", "## On y", "### b"]
+    assert [line for line in markdown(both).splitlines() if line.startswith("##")] == headings
+    html = page(both, {table.name: [] for table in tables}, "0")
+    titles = re.findall(r'<h[23] class="(?:problem|title)"[^>]*>(.*?)</h', html)
+    assert titles == ["On x", "a", "c", "On y", "b"]
+    assert re.findall(r'href="#(table-\d)"', html) == re.findall(r'<section id="(table-\d)"', html)
+    parts = re.findall(r"\\subsection\*{(.*?)}|more: (\w)\. Accuracy", latex(both))
+    assert [heading or name for heading, name in parts] == ["On x", "a", "c", "On y", "b"]
+    # One problem alone needs no heading.
+    assert [line for line in markdown(STUDY).splitlines() if line.startswith("##")] == ["## made up"]
+    assert 'class="problem"' not in page(STUDY, {"made up": []}, "0")
 
 
 def test_the_page_needs_nothing_else():

@@ -42,7 +42,9 @@ def accuracy_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
     slanted = name_width > (WIDTH - label_width - CURVES_LEFT) / (len(tasks) + 1)
     heading = PANEL_TITLE + LINE_OF_TEXT + (SLANT_RISE * name_width if slanted else 0)
     rows_height = ROW_HEIGHT * len(methods)
-    curves_space = heading + CURVES_HEIGHT + CURVES_AXIS if curves else 0.0
+    # Every curve has its name at its end: the panel is at least as high as they are on top of each other.
+    curves_height = max(CURVES_HEIGHT, LINE_OF_TEXT * len(methods))
+    curves_space = heading + curves_height + CURVES_AXIS if curves else 0.0
     height = TITLE + curves_space + heading + rows_height + MARGIN
     figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, facecolor="white")
     FigureCanvasAgg(figure)
@@ -59,7 +61,7 @@ def accuracy_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
     write(subtitle, 0.63, TEXT, MUTED, "normal")
     if curves:
         write("Accuracy over the tasks seen so far", TITLE + PANEL_TITLE / 2, TEXT, INK, "bold")
-        draw_curves(panel(CURVES_LEFT, TITLE + heading, label_width, CURVES_HEIGHT), methods, tasks, slanted)
+        draw_curves(panel(CURVES_LEFT, TITLE + heading, label_width, curves_height), methods, tasks, slanted)
     write(heat_map_heading(methods, tasks), TITLE + curves_space + PANEL_TITLE / 2, TEXT, INK, "bold")
     rows = panel(label_width - 0.25, TITLE + curves_space + heading, MARGIN, rows_height)
     draw_heat_map(rows, methods, tasks, slanted)

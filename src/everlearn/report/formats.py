@@ -1,22 +1,29 @@
 """A study's tables in Markdown and in LaTeX."""
 
-from everlearn.report.statistics import in_words
-from everlearn.report.study import Study
+from everlearn.report import comparisons
+from everlearn.report.comparisons import comparison_cells
+from everlearn.report.statistics import PairedTest
+from everlearn.report.study import Study, problem_heading
 from everlearn.report.study_tables import COSTS, Cell, TableText, table_text
 
+SIGNS = {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "–": "--", "→": r"$\rightarrow$", "·": r"$\cdot$"}
 CAPTION = "Accuracy in %, mean ± standard deviation over seeds; in brackets the paper's."
-TEST_CAPTION = "Two-tailed paired t-tests over runs of equal order and seed, not corrected for their number:"
 
 
 def markdown(study: Study) -> str:
     """All tables, their costs and their tests."""
     parts = [f"# {study.title}", study.shows, *(f"> {note}" for note in study.notes)]
-    for table in map(table_text, study.tables):
-        parts += [f"## {table.name}", CAPTION, _markdown_accuracy(table)]
-        if table.costs:
-            parts += ["What it cost, means over runs:", _markdown_rows(("row", *COSTS), table.costs)]
-        if table.tests:
-            parts += [TEST_CAPTION, "\n".join(f"- {in_words(test)}" for test in table.tests)]
+    problems = study.by_problem()
+    for problem, tables in problems.items():
+        if len(problems) > 1:
+            parts.append(f"## {problem_heading(problem)}")
+        for table in map(table_text, tables):
+            parts += [f"{'##' if len(problems) == 1 else '###'} {table.name}", CAPTION, _markdown_accuracy(table)]
+            if table.costs:
+                parts += ["What it cost, means over runs:", _markdown_rows(("row", *COSTS), table.costs)]
+            if table.tests:
+                rows = tuple(map(comparison_cells, table.tests))
+                parts += [comparisons.CAPTION, _markdown_rows(comparisons.HEADER, rows)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -35,13 +42,20 @@ def _markdown_rows(header: tuple[str, ...], rows: "list[tuple[str, ...]] | tuple
 
 
 def latex(study: Study) -> str:
-    """The tables of accuracies for a paper, with booktabs."""
-    return "\n".join(_latex_table(study.title, table_text(table)) for table in study.tables)
+    """The tables of accuracies, and of the differences that were tested, for a paper, with booktabs."""
+    problems, parts = study.by_problem(), [r"% needs \usepackage{booktabs}"]
+    for problem, tables in problems.items():
+        if len(problems) > 1:
+            parts.append(rf"\subsection*{{{_escaped(problem_heading(problem))}}}")
+        for table in map(table_text, tables):
+            parts.append(_latex_table(study.title, table))
+            if table.tests:
+                parts.append(_latex_tests(study.title, table))
+    return "\n".join(parts)
 
 
 def _latex_table(title: str, table: TableText) -> str:
     lines = [
-        r"% needs \usepackage{booktabs}",
         r"\begin{table}[t]",
         r"  \centering",
         rf"  \begin{{tabular}}{{l{'c' * len(table.columns)}}}",
@@ -60,6 +74,38 @@ def _latex_table(title: str, table: TableText) -> str:
     return "\n".join(lines)
 
 
+def _latex_tests(title: str, table: TableText) -> str:
+    """The tested differences; warnings, which are sentences, stand below the figures."""
+    *header, _ = comparisons.HEADER
+
+    def line(test: PairedTest) -> str:
+        *cells, _ = comparison_cells(test)
+        return f"    {' & '.join(map(_escaped, cells))} \\\\"
+
+    warnings = [
+        rf"  \par\footnotesize {_escaped(f'{test.first} − {test.second}: {test.warning}.')}"
+        for test in table.tests
+        if test.warning
+    ]
+    caption = _escaped(f"{title}: {table.name}. {comparisons.CAPTION}")
+    lines = [
+        r"\begin{table}[t]",
+        r"  \centering\small",
+        rf"  \begin{{tabular}}{{ll{'r' * (len(header) - 2)}}}",
+        r"    \toprule",
+        f"    {' & '.join(_escaped(name.capitalize() if len(name) > 1 else name) for name in header)} \\\\",
+        r"    \midrule",
+        *map(line, table.tests),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        *warnings,
+        rf"  \caption{{{caption}}}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def _latex_cell(cell: Cell) -> str:
     here = _escaped(cell.here)
     here = rf"\textbf{{{here}}}" if cell.best else here
@@ -74,6 +120,6 @@ def _escaped(text: str) -> str:
     """
     for plain, command in (("\\", r"\textbackslash "), *((c, "\\" + c) for c in "&%$#_{}")):
         text = text.replace(plain, command)
-    for plain, command in (("±", r"$\pm$"), ("−", "$-$"), ("–", "--"), ("→", r"$\rightarrow$"), ("·", r"$\cdot$")):
+    for plain, command in SIGNS.items():
         text = text.replace(plain, command)
     return text

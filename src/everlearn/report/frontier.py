@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from everlearn.report.palette import INK, MUTED, PAPER, SMALL, method_colours
+from everlearn.report.palette import INK, LINE_OF_TEXT, MUTED, PAPER, SMALL, method_colours
 from everlearn.report.panels import plain_axes, titled_figure
 from everlearn.report.results import MethodRuns, ResultDict
 
@@ -43,7 +43,8 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
 
 def frontier_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
     """A panel for each cost; a line joins the lifelong rows that are on the frontier."""
-    figure = titled_figure("Accuracy against cost", subtitle, 10.0, 4.2)
+    height = max(4.2, 0.8 + LINE_OF_TEXT * len(methods))  # the legend has a line for each
+    figure = titled_figure("Accuracy against cost", subtitle, 10.0, height)
     colours = method_colours(methods)
     for place, (title, (cost, unit)) in enumerate(COSTS.items()):
         axes = figure.add_subplot(1, len(COSTS), place + 1)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from itertools import groupby
+from itertools import count, groupby
 
+from everlearn.report.comparisons import points
 from everlearn.report.page_tables import accuracies, costs, tests
 from everlearn.report.pictures import Picture
-from everlearn.report.statistics import points
-from everlearn.report.study import AVERAGE, Study, StudyTable
+from everlearn.report.study import AVERAGE, Study, StudyTable, problem_heading
 from everlearn.report.study_tables import table_text
 from everlearn.report.themed_svg import themed_svg
 
@@ -17,10 +17,15 @@ def page(study: Study, pictures: Mapping[str, Sequence[Picture]], version: str) 
     """The whole page; `pictures` holds the figures of each table."""
     style, script = (files("everlearn.report").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
     figures = _Figures()
-    sections = "".join(_section(table, number, pictures[table.name], figures) for number, table in _numbered(study))
-    links = "".join(
-        f'<li><a href="#table-{number}">{escape(table.name)}</a></li>' for number, table in _numbered(study)
-    )
+    problems, numbers = study.by_problem(), count(1)
+    # Tables of several problems stand one level lower, below a heading for each problem.
+    level = 3 if len(problems) > 1 else 2
+    sections, links = "", ""
+    for problem, tables in problems.items():
+        sections += f'<h2 class="problem">{escape(problem_heading(problem))}</h2>\n' if level == 3 else ""
+        for table, number in zip(tables, numbers, strict=False):
+            sections += _section(table, number, level, pictures[table.name], figures)
+            links += f'<li><a href="#table-{number}">{escape(table.name)}</a></li>'
     notes = "".join(f'<p class="note" role="note">{escape(note)}</p>' for note in study.notes)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -52,10 +57,6 @@ class _Figures:
         return f"<figure>{themed_svg(picture.svg, title, self.count)}</figure>"
 
 
-def _numbered(study: Study) -> Iterator[tuple[int, StudyTable]]:
-    return enumerate(study.tables, start=1)
-
-
 def _how(study: Study) -> str:
     if not study.command:
         return ""
@@ -65,16 +66,16 @@ def _how(study: Study) -> str:
     )
 
 
-def _section(table: StudyTable, number: int, pictures: Sequence[Picture], figures: _Figures) -> str:
+def _section(table: StudyTable, number: int, level: int, pictures: Sequence[Picture], figures: _Figures) -> str:
     text = table_text(table)
     parts = [
         f'<section id="table-{number}" aria-labelledby="table-{number}-title">',
-        f'<h2 id="table-{number}-title">{escape(table.name)}</h2>',
+        f'<h{level} class="title" id="table-{number}-title">{escape(table.name)}</h{level}>',
         _facts(table),
         accuracies(text),
-        tests(text.tests),
+        tests(text.tests, level + 1),
         *_groups(pictures, number, figures),
-        costs(text),
+        costs(text, level + 1),
         "</section>\n",
     ]
     return "\n".join(part for part in parts if part)

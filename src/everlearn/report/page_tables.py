@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from everlearn.report.statistics import LEVEL, PairedTest, p_value, points
+from everlearn.report.comparisons import CAPTION, HEADER, comparison_cells
+from everlearn.report.statistics import LEVEL, PairedTest
 from everlearn.report.study_tables import COSTS, TableLine, TableText
 from everlearn.report.table import UNDEFINED
 
@@ -23,53 +24,32 @@ def accuracies(text: TableText) -> str:
     return _table(caption, ("method", *text.columns, "expected here", "runs"), map(line, text.lines))
 
 
-def tests(outcomes: Sequence[PairedTest]) -> str:
-    """The differences that were tested; nothing where none were."""
+def tests(outcomes: Sequence[PairedTest], level: int) -> str:
+    """The differences that were tested, under a heading of this level; nothing where none were."""
     if not outcomes:
         return ""
 
     def line(test: PairedTest) -> str:
-        interval = " to ".join(map(points, test.interval)) if test.interval else UNDEFINED
         significant = test.p is not None and test.p < LEVEL
-        cells = [
-            _cell(UNDEFINED if test.difference is None else points(test.difference)),
-            _cell(interval),
-            _cell(UNDEFINED if test.effect is None else f"{test.effect:.2f}".replace("-", "−")),
-            _cell(UNDEFINED if test.p is None else p_value(test.p), "best" if significant else ""),
-            _cell(UNDEFINED if test.paper_p is None else p_value(test.paper_p)),
-            _cell(str(len(test.pairs)), "", f"<small>{escape(_in_short(test.pairs))}</small>"),
-            _cell(test.warning or "", "text quiet"),
-        ]
-        return _line(f"{test.first} − {test.second}", cells)
+        kinds = {"p": "best" if significant else "", "warning": "text quiet"}
+        name, over, *cells = comparison_cells(test)
+        named = zip(header, cells, strict=True)
+        return _line(name, [_cell(cell, kinds.get(column, "")) for column, cell in named], below=over)
 
-    caption = (
-        "Differences in points: two-tailed paired t-tests over runs of equal order and seed, not corrected for their "
-        "number; d is the mean difference in units of its standard deviation"
-    )
-    header = ("difference", "points", "95 % interval", "d", "p", "paper’s p", "pairs", "warning")
-    return "<h3>Is it more than chance?</h3>" + _table(caption, header, map(line, outcomes))
+    first, second, *header = HEADER
+    heads = (f"{first}, {second}", *header)
+    return _heading(level, "Is it more than chance?") + _table(CAPTION, heads, map(line, outcomes))
 
 
-def costs(text: TableText) -> str:
-    """What each row cost."""
+def costs(text: TableText, level: int) -> str:
+    """What each row cost, under a heading of this level."""
     lines = (_line(cells[0], [_cell(cell) for cell in cells[1:]]) for cells in text.costs)
     caption = "Means over runs; tokens are forward plus backward"
-    return "<h3>What it cost</h3>" + _table(caption, ("method", *COSTS), lines)
+    return _heading(level, "What it cost") + _table(caption, ("method", *COSTS), lines)
 
 
-def _in_short(pairs: Sequence[str]) -> str:
-    """Which runs make the pairs, without naming them all.
-
-    >>> _in_short(["order 1 seed 42", "order 1 seed 43", "order 2 seed 42"]), _in_short(["seed 42", "seed 43"])
-    ('orders 1, 2 × seeds 42, 43', 'seeds 42, 43')
-    """
-    words = [pair.split() for pair in pairs]
-    parts = []
-    for name in ("order", "seed"):
-        values = list(dict.fromkeys(pair[pair.index(name) + 1] for pair in words if name in pair))
-        if values:
-            parts.append(f"{name}{'s' if len(values) > 1 else ''} {', '.join(values)}")
-    return " × ".join(parts)
+def _heading(level: int, text: str) -> str:
+    return f"<h{level}>{escape(text)}</h{level}>"
 
 
 def _paper(figure: str) -> str:
@@ -80,8 +60,9 @@ def _cell(text: str, kind: str = "", below: str = "") -> str:
     return f"<td{_of_kind(kind)}>{escape(text)}{below}</td>"
 
 
-def _line(name: str, cells: Sequence[str], kind: str = "") -> str:
-    return f'<tr{_of_kind(kind)}><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>'
+def _line(name: str, cells: Sequence[str], kind: str = "", below: str = "") -> str:
+    small = f"<small>{escape(below)}</small>" if below else ""
+    return f'<tr{_of_kind(kind)}><th scope="row">{escape(name)}{small}</th>{"".join(cells)}</tr>'
 
 
 def _of_kind(kind: str) -> str:

@@ -22,6 +22,8 @@ class PairedTest:
     difference: float | None
     interval: tuple[float, float] | None
     """95 % confidence interval of the difference."""
+    t: float | None
+    """The test's statistic; it has one degree of freedom less than there are pairs."""
     effect: float | None
     """Cohen's d of paired samples: the mean difference in units of the differences' standard deviation."""
     p: float | None
@@ -54,11 +56,11 @@ def _test(
     mean = math.fsum(differences) / count if count else None
     if mean is None or count < 2:
         warning = "no two runs share order and seed" if not count else "one pair only: nothing can be tested"
-        return PairedTest(first, second, tuple(pairs), mean, None, None, None, paper_p, warning)
+        return PairedTest(first, second, tuple(pairs), mean, None, None, None, None, paper_p, warning)
     deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (count - 1))
     if deviation < 1e-12:
         warning = f"all {count} differences are equal: a t-test is not defined"
-        return PairedTest(first, second, tuple(pairs), mean, None, None, None, paper_p, warning)
+        return PairedTest(first, second, tuple(pairs), mean, None, None, None, None, paper_p, warning)
     from scipy import stats  # slow to import, and most commands do without
 
     outcome = stats.ttest_rel(a, b)
@@ -69,6 +71,7 @@ def _test(
         tuple(pairs),
         mean,
         (float(interval.low), float(interval.high)),
+        float(outcome.statistic),
         mean / deviation,
         float(outcome.pvalue),
         paper_p,
@@ -90,39 +93,3 @@ def _too_few(count: int) -> str | None:
 
     least = stats.t.ppf(1 - LEVEL / 2, count - 1) / math.sqrt(count)
     return f"only {count} pairs: an effect below d = {least:.1f} could not come out as significant"
-
-
-def in_words(test: PairedTest) -> str:
-    """The outcome in one line; differences in points.
-
-    >>> in_words(PairedTest("A", "B", ("seed 1", "seed 2"), 0.0412, (0.02, 0.06), 1.31, 0.0061, 0.006, None))
-    'A − B: +4.1 points (95 % interval +2.0 to +6.0), d = 1.31, p = 0.006, 2 pairs; paper: p = 0.006'
-    """
-    if test.difference is None:
-        return f"{test.first} − {test.second}: {test.warning}"
-    told = f"{test.first} − {test.second}: {points(test.difference)} points"
-    if test.interval and test.effect is not None and test.p is not None:
-        low, high = map(points, test.interval)
-        told += f" (95 % interval {low} to {high}), d = {test.effect:.2f}, p = {p_value(test.p)}"
-    told += f", {len(test.pairs)} pair{'s' if len(test.pairs) != 1 else ''}"
-    if test.paper_p is not None:
-        told += f"; paper: p = {p_value(test.paper_p)}"
-    return told + (f" ({test.warning})" if test.warning else "")
-
-
-def points(difference: float) -> str:
-    """A difference of accuracies in percentage points.
-
-    >>> points(0.0412), points(-0.1), points(-0.00001)
-    ('+4.1', '−10.0', '+0.0')
-    """
-    return f"{round(100 * difference, 1) + 0.0:+.1f}".replace("-", "−")
-
-
-def p_value(p: float) -> str:
-    """Three decimals, or the order of magnitude where that says more.
-
-    >>> p_value(0.0061), p_value(0.00008)
-    ('0.006', '8e-05')
-    """
-    return f"{p:.3f}" if p >= 0.0005 else f"{p:.0e}"

@@ -68,6 +68,8 @@ class StudyTable:
     """Rows on one stream."""
 
     name: str
+    problem: str
+    """What is learned on that stream, such as relation extraction."""
     rows: tuple[StudyRow, ...]
     per_order: bool
     curve: str | None
@@ -97,6 +99,11 @@ class StudyTable:
         return groups
 
 
+def problem_heading(problem: str) -> str:
+    """What stands above the tables of a problem, where a study has several."""
+    return f"On {problem}"
+
+
 @dataclass(frozen=True)
 class Study:
     """A recipe and what became of it."""
@@ -108,3 +115,10 @@ class Study:
     tables: tuple[StudyTable, ...]
     notes: Sequence[str] = ()
     """What the reader has to know: runs that are missing or damaged."""
+
+    def by_problem(self) -> dict[str, list[StudyTable]]:
+        """The tables of each problem, in order of first appearance: figures of two problems are never side by side."""
+        problems: dict[str, list[StudyTable]] = {}
+        for table in self.tables:
+            problems.setdefault(table.problem, []).append(table)
+        return problems

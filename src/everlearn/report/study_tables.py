@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from everlearn.report.results import Spread
 from everlearn.report.statistics import PairedTest, compare_rows
 from everlearn.report.study import AVERAGE, StudyRow, StudyTable
-from everlearn.report.table import COLUMNS, UNDEFINED
+from everlearn.report.table import COLUMNS, MORE_COLUMNS, UNDEFINED
 
 NOT_MEASURED = "not measured yet"
-COSTS = [name for name in COLUMNS if name not in ("method", "accuracy")]
+COSTS = {name: cell for name, cell in (COLUMNS | MORE_COLUMNS).items() if name not in ("method", "accuracy")}
+"""Header and how its cell is made, for what each row pays."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def table_text(table: StudyTable) -> TableText:
         table.name,
         tuple("average" if column == AVERAGE else f"order {column}" for column in table.columns),
         tuple(lines),
-        tuple((row.name, *(COLUMNS[name](row.named()) for name in COSTS)) for row in table.with_runs()),
+        tuple((row.name, *(cell(row.named()) for cell in COSTS.values())) for row in table.with_runs()),
         tuple(compare_rows(table.row(test.first), table.row(test.second), test.paper_p) for test in table.tests),
     )
 

@@ -151,6 +151,21 @@ def _test_time(method: MethodRuns) -> str:
     return duration(_mean(method, lambda run: run["ledger"]["test"]["seconds"]))
 
 
+def _test_tokens(method: MethodRuns) -> str:
+    return count(
+        _mean(method, lambda run: run["ledger"]["test"]["tokens_forward"] + run["ledger"]["test"]["tokens_backward"])
+    )
+
+
+def _weights_trained(method: MethodRuns) -> str:
+    return count(_mean(method, lambda run: run["ledger"]["parameters_trained"]))
+
+
+def _device_memory(method: MethodRuns) -> str:
+    taken = _mean(method, lambda run: run["ledger"]["peak_device_bytes"])
+    return f"{taken / 1e9:.2f}GB" if taken else UNDEFINED
+
+
 COLUMNS: dict[str, Callable[[MethodRuns], str]] = {
     "method": lambda method: method.label,
     "accuracy": _accuracy,
@@ -164,6 +179,13 @@ COLUMNS: dict[str, Callable[[MethodRuns], str]] = {
     "test time": _test_time,
 }
 """Header and how its cell is made. Accuracies and forgetting are in per cent; tokens are forward plus backward."""
+
+MORE_COLUMNS: dict[str, Callable[[MethodRuns], str]] = {
+    "test tokens": _test_tokens,
+    "weights trained": _weights_trained,
+    "GPU memory": _device_memory,
+}
+"""What a page has room for and a terminal has not: the rest of what a method pays."""
 
 MAY_WRAP = {"method", "memory"}
 """Columns whose cells still read well on two lines, so that the table fits a terminal of 80 columns."""

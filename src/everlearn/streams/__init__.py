@@ -18,6 +18,8 @@ class KnownStream:
     orders: Collection[str]
     """The names of its orders; others are lists of tasks."""
     needs_data: bool = True
+    problem: str = "text classification"
+    """What is learned on it, for readers."""
 
 
 STREAMS = {
@@ -25,7 +27,7 @@ STREAMS = {
         docstrings.DESCRIPTION, lambda config, _: docstrings.load(config), docstrings.ORDERS, needs_data=False
     ),
     "textcls": KnownStream(textcls.DESCRIPTION, lambda config, _: textcls.load(config), textcls.ORDERS),
-    "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load, fewrel.ORDERS),
+    "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load, fewrel.ORDERS, problem="relation extraction"),
     "file": KnownStream(file.DESCRIPTION, lambda config, _: file.load(config), ("1",)),
 }
 

@@ -221,14 +221,29 @@ def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str
 
 
 def _chosen(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
-    """Settings by method: written here, or in a file that `everlearn tune` wrote, beside the recipe."""
+    """Settings by method: written here, or in files that `everlearn tune` wrote, beside the recipe."""
     if content is None:
         return {}
-    if isinstance(content, str):
-        path = source.path.parent / content
+    if isinstance(content, str | list):
+        return _from_files(source, place, [content] if isinstance(content, str) else content)
+    return _by_method(source, place, content)
+
+
+def _from_files(source: Source, place: Place, names: Sequence[Any]) -> Mapping[str, Any]:
+    """What several files choose together; a method has its settings from one of them."""
+    found: dict[str, Any] = {}
+    for name in map(str, names):
+        path = source.path.parent / name
         if not path.is_file():
             raise source.error(place, f"there is no file {path} of chosen settings.")
-        content = read_source(path).content
+        own = _by_method(source, place, read_source(path).content)
+        if twice := found.keys() & own.keys():
+            raise source.error(place, f"{name} chooses settings for {', '.join(sorted(twice))} a second time.")
+        found.update(own)
+    return found
+
+
+def _by_method(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(value, dict) for value in content.values()):
         raise source.error(place, "chosen holds, for each method, the settings chosen for it.")
     return content

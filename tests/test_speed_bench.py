@@ -1,0 +1,128 @@
+"""The benchmark of speed at a tiny size: what it writes, and what its table makes of figures."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from everlearn.streams import textcls
+from test_report import png_size
+from test_textcls_stream import write_jsonl
+
+ROOT = Path(__file__).parent.parent
+ARM = {"examples_per_second": 100.0, "tokens_per_second": 1e4, "peak_bytes": 4_000_000_000, "start_up_seconds": 1.0}
+MACHINE = {
+    **dict.fromkeys(("device", "everlearn", "torch", "cuda", "transformers", "python"), "x"),
+    "kind": "cuda",
+    "cores": 2,
+    "threads": 1,
+    "peak_flops": 1e12,
+}
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """The modules of the folder, which is no package."""
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    import speed
+    import speed_table
+
+    yield speed, speed_table
+    for name in ("speed", "speed_table", "speed_figure", "speed_targets", "published"):
+        sys.modules.pop(name, None)
+
+
+def arms(times: float) -> dict:
+    """An arm in which the product is so many times as fast."""
+    product = {**ARM, "examples_per_second": 100 * times, "share_of_peak": 0.2, "peak_bytes": 1_900_000_000}
+    return {"product": product, "published": ARM, "ratio": times}
+
+
+def outcome(page: str, what: str) -> tuple[str, str]:
+    """What the table says was reached, and whether that is enough."""
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {what} |")]
+    reached, met = line.strip("| ").split(" | ")[-2:]
+    return reached, met
+
+
+def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    for name in textcls.SETS:
+        write_jsonl(data, name, "train", 240)
+        write_jsonl(data, name, "test", 30)
+    shared = ["speed.py", "--textcls", str(data), "--device", "cpu", "--out", str(out), "--encoders", "tiny"]
+    small = ["--seconds", "0.02", "--warm-up", "0.02", "--whole-size", "40", "--methods", "seq,oml-er"]
+    monkeypatch.setattr(bench[0], "READS", 2)
+
+    def measure(*options: str) -> dict:
+        monkeypatch.setattr(sys, "argv", [*shared, *small, *options])
+        bench[0].main()
+        return json.loads((out / "speed.json").read_text())
+
+    relations = str(ROOT / "recipes" / "sample" / "fewrel")
+    first = measure("--fewrel", relations, "--parts", "methods,prediction")
+    for arm in ("tiny/textcls/seq", "tiny/textcls/oml-er", "tiny/fewrel/seq", "tiny/fewrel/oml-er"):
+        for side in ("product", "published"):
+            assert first[arm][side]["examples_per_second"] > 0
+            assert first[arm][side]["tokens_per_second"] > 0
+            assert first[arm][side]["start_up_seconds"] >= 0
+        assert first[arm]["product"]["share_of_peak"] > 0
+    # What a later call measures is added, and nothing that is there is lost.
+    second = measure("--parts", "length,classes,whole")
+    assert {name: second[name] for name in first} == first
+    assert list(second["tiny/length"]) == ["32", "64", "128", "256", "448"]
+    assert list(second["tiny/classes"]) == ["10", "100", "1000", "10000"]
+    assert second["tiny/whole"]["examples"] == 200
+    page = (out / "speed.md").read_text()
+    assert "### Training: tiny, relation extraction" in page
+    assert "### OML-ER by classes: tiny" in page
+    assert png_size(out / "speed-cpu.png")[0] > 1000
+
+    elsewhere = {**second, "machine": {**second["machine"], "device": "another"}}
+    (out / "speed.json").write_text(json.dumps(elsewhere))
+    with pytest.raises(SystemExit, match="another device"):
+        measure("--parts", "prediction")
+
+
+def test_the_memory_is_measured_at_every_size(bench, monkeypatch):
+    monkeypatch.setattr(bench[0], "READS", 2)
+    monkeypatch.setattr(bench[0], "ENTRIES", (1000, 3000))
+    found = bench[0].memory_growth()
+    assert list(found) == ["1000", "3000"]
+    assert 2.9 < found["3000"]["bytes"] / found["1000"]["bytes"] < 3.1
+    assert found["1000"]["read_milliseconds"] > 0
+
+
+def test_every_target_stands_beside_what_was_reached(bench):
+    memory = {
+        "1000": {"read_milliseconds": 0.20, "bytes": 3e5},
+        "1000000": {"read_milliseconds": 0.22, "bytes": 3.1e8},
+    }
+    gpu = {
+        "machine": MACHINE,
+        "bert/textcls/oml-er": arms(61.0),
+        "bert/textcls/seq": arms(7.9),
+        "bert/fewrel/oml-er": arms(10.0),
+        "bert/whole": {"examples": 575_000, "seconds": 119.0},
+        "minilm/accuracy": {"bf16": [0.58, 0.60, 0.59], "fp32": [0.59, 0.61, 0.60]},
+        "memory": memory,
+    }
+    cpu = {"machine": {**MACHINE, "kind": "cpu"}, "minilm/textcls/oml-er": arms(2.5)}
+    page = bench[1].page({"cuda": gpu, "cpu": cpu})
+    assert outcome(page, "OML-ER, training") == ("6,100 examples/s", "met")
+    assert outcome(page, "OML-ER, training, stretch") == ("6,100 examples/s", "**missed**")
+    assert outcome(page, "OML-ER, text classification: against the published procedure") == ("61 ×", "met")
+    assert outcome(page, "SEQ, text classification: against the published procedure") == ("7.9 ×", "**missed**")
+    assert outcome(page, "OML-ER, relation extraction: against the published procedure") == ("10 ×", "met")
+    assert outcome(page, "REPLAY, text classification: against the published procedure") == ("not measured", "–")
+    assert outcome(page, "a whole OML-ER run of 575,000 examples, evaluation included") == ("119 s", "met")
+    assert outcome(page, "GPU memory of OML-ER, as a multiple of the published procedure's") == ("0.47 ×", "met")
+    assert outcome(page, "memory with 1 M entries") == ("310 MB", "**missed**")
+    assert outcome(page, "OML-ER with minilm on 2 CPU cores") == ("2.5 ×", "**missed**")
+    short = copy.deepcopy(gpu)
+    short["bert/whole"]["examples"] = 1000
+    page = bench[1].page({"cuda": short})
+    assert outcome(page, "a whole OML-ER run of 575,000 examples, evaluation included") == ("not measured", "–")
