@@ -167,8 +167,9 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def forget(self, label: Label) -> int:
         """Remove a label and all of its examples from the memory; how many examples that were.
 
-        It is never predicted again, unless it is learned anew. Weights that were trained on its examples may still
-        carry traces of them: where these must go too, train a new model without the examples.
+        It is never predicted again, unless it is learned anew. Methods that can take back what they learned from the
+        examples in the memory do so. Elsewhere weights that were trained on them may still carry traces: where these
+        must go too, train a new model without the examples.
         """
         self._check_fitted()
         if label not in self._labels:
