@@ -16,7 +16,7 @@ from everlearn.encoders import EncoderConfig
 from everlearn.episodes import replay_size
 from everlearn.errors import UserError, unknown
 from everlearn.memory import MemoryConfig
-from everlearn.methods import METHODS, MethodConfig, find_method
+from everlearn.methods import MethodConfig, find_method
 from everlearn.settings import setting
 from everlearn.streams import StreamConfig
 
@@ -105,9 +105,6 @@ class Config:
         if self.encoder.freeze_encoder and self.encoder.trained_layers is not None:
             yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
         kind = find_method(method.method)
-        if method.open_classes and not kind.grows:
-            able = ", ".join(name for name, known in METHODS.items() if known.grows)
-            yield f"{method.method} has to know all labels in advance: leave open_classes out, or choose among {able}."
         if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:
                 yield (

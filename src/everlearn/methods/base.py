@@ -104,8 +104,6 @@ class Method(ABC):
     """Whether it reads the memory while learning."""
     generates: ClassVar[bool] = False
     """Whether it learns from examples that it makes up itself."""
-    grows: ClassVar[bool] = False
-    """Whether labels may first appear while it learns (open classes)."""
     meta: ClassVar[bool] = False
     """Whether it learns in episodes with an inner loop."""
 

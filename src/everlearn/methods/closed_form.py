@@ -31,7 +31,6 @@ class ClosedForm(Method):
     """Adds up what a subclass needs of the features, and solves for the head once something was observed."""
 
     family = "closed form"
-    grows = True
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
