@@ -31,12 +31,11 @@ from everlearn.methods.network import NetworkPredictor
 from everlearn.problems import Classification, Problem, Ranking
 from everlearn.streams import Benchmark
 from support import (
-    CAUSAL_LENGTH,
     CLASS_WORDS,
     assert_same_state,
     assert_same_weights,
     build_method,
-    causal_folder,
+    encoder_settings,
     feed,
     labelled_texts,
     saved_state,
@@ -47,7 +46,6 @@ from support import (
     tokenised,
     weights_of,
     with_candidates,
-    writes_texts,
 )
 
 
@@ -214,8 +212,8 @@ def learned(name: str, case: ProblemCase, stream: list[Batch], **settings: Any) 
 
 
 def experiment_of(name: str, case: ProblemCase, seed: int = 7) -> Experiment:
-    encoder = {"encoder": causal_folder(), "max_length": CAUSAL_LENGTH} if writes_texts(name) else {"encoder": "tiny"}
-    return build_experiment(Config.build({"method": name, "seed": seed, **encoder, **SETTINGS}), case.benchmark())
+    given = {"method": name, "seed": seed, **encoder_settings(name), **SETTINGS}
+    return build_experiment(Config.build(given), case.benchmark())
 
 
 def learn_all(experiment: Experiment) -> None:

@@ -18,16 +18,14 @@ from everlearn.methods.gradient import GradientMethod
 from everlearn.problems import Classification, OpenClassification
 from everlearn.run import run
 from support import (
-    CAUSAL_LENGTH,
     CLASS_WORDS,
     assert_same_state,
     build_method,
-    causal_folder,
+    encoder_settings,
     labelled_texts,
     small_benchmark,
     small_ranking_benchmark,
     tokenised,
-    writes_texts,
 )
 
 SETTINGS = {
@@ -131,11 +129,8 @@ class TestEveryMethod:
         data = tmp_path / "rows.csv"
         rows = [f"{example.text},class{example.label},task{example.label // 2}" for example in small_rows()]
         data.write_text("\n".join(["text,label,task", *rows]) + "\n")
-        encoder = (
-            {"encoder": causal_folder(), "max_length": CAUSAL_LENGTH} if writes_texts(name) else {"encoder": "tiny"}
-        )
-        given = {**SETTINGS, "stream": "file", "data": data, "task_column": "task", "method": name, **encoder}
-        config = Config.build({**given, "open_classes": True, "checkpoint_every": 20})
+        given = {**SETTINGS, **encoder_settings(name), "stream": "file", "data": data, "task_column": "task"}
+        config = Config.build({**given, "method": name, "open_classes": True, "checkpoint_every": 20})
         whole = run(config)
         kind, seen = METHODS[name], []
 

@@ -58,15 +58,18 @@ class GradientMethod(Method):
         gradients: Gradients = []
         with self.ledger.train.phase("gradient"):
             for loss in losses:
-                found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
+                # Where nothing learns (no head, and the encoder frozen) there is a loss all the same.
+                found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True) if at else ()
                 gradients = list(torch._foreach_add(gradients, found) if gradients else found)
                 total = loss.detach() if total is None else total + loss.detach()
         assert total is not None, "a batch holds at least one example"
         return total, gradients
 
     def update(self, gradients: Gradients, replayed: bool = False) -> None:
-        """One AdamW step on the slow weights."""
+        """One AdamW step on the slow weights, if there are any."""
         trained = list(self.network.trained().values())
+        if not trained:
+            return
         with self.ledger.train.phase("optimiser"):
             for weight, gradient in zip(trained, gradients, strict=True):
                 weight.grad = gradient
@@ -149,6 +152,7 @@ class GradientMethod(Method):
         return torch.optim.AdamW(groups, weight_decay=0.0, eps=1e-6, fused=True)
 
 
+@torch.no_grad()
 def with_rows_changed(kept: Iterable[torch.Tensor], names: Iterable[str], change: RowChange) -> Gradients:
     """What is kept for each of these parameters, in their shapes, with the head's rows changed; it may be nothing yet.
 
