@@ -7,7 +7,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -113,6 +113,7 @@ class Expected:
     test_inner_steps: int = 0
     beside: int = 0
     """Weights that it trains beside encoder and head."""
+    trains_encoder: bool = True
     own_network: bool = False
     """Whether it trains another network than an encoder under the problem's head; it is not under `GradientContract`
     then, and has tests of its own."""
@@ -526,7 +527,7 @@ class GradientContract(OfMethods):
         assert 0 < meter.tokens_backward <= meter.tokens_forward
         assert method.ledger.parameters_trained == sum(w.numel() for w in network.parameters() if w.requires_grad)
         head = sum(w.numel() for w in network.head.parameters())
-        encoder = sum(weight.numel() for weight in tiny_encoder().parameters())
+        encoder = sum(weight.numel() for weight in tiny_encoder().parameters()) * self.expected[name].trains_encoder
         assert method.ledger.parameters_trained == encoder + head + self.expected[name].beside
 
     def test_a_last_batch_that_is_not_full_makes_a_step(self, name: str, case: ProblemCase):
@@ -554,6 +555,20 @@ class TestGradientMethods(GradientContract):
         for name, expected in EXPECTED.items()
         if name in METHODS and issubclass(METHODS[name], GradientMethod) and not expected.own_network
     }
+
+
+class TestGEMWithAdapters(Contract, GradientContract):
+    """GEM's other setting trains another part of the network."""
+
+    # Query and value of two layers, each with two matrices of rank 2.
+    expected: ClassVar = {
+        "gem": replace(EXPECTED["gem"], trains_encoder=False, beside=2 * 2 * 2 * 2 * WIDTH, learns_with={"lr": 3e-2})
+    }
+
+    @pytest.fixture(autouse=True)
+    def adapters(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(SETTINGS, "gem_gradients", "lora")
+        monkeypatch.setitem(SETTINGS, "lora_rank", 2)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

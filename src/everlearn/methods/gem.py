@@ -1,7 +1,8 @@
 """GEM: the nearest gradient to the stream's that points against none of several parts of the memory.
 
 Without task labels, groups of labels stand for tasks. One constraint a group would take as much room as so many copies
-of the network, so only the head's gradients are constrained; the encoder's are left as they are.
+of the network, so a small part of the weights is constrained: the head, while the encoder's gradient is left as it is,
+or head and low-rank adapters, which then are all that learns.
 """
 
 from typing import Any
@@ -14,6 +15,8 @@ from scipy.optimize import nnls
 from everlearn.batches import Batch, Floats
 from everlearn.methods.base import MethodConfig, Observations, Parts
 from everlearn.methods.gradient import Gradients, RowChange, with_rows_changed
+from everlearn.methods.low_rank import AdaptedNetwork
+from everlearn.methods.network import Network
 from everlearn.methods.replay import SparseReplay
 
 JITTER = 1e-8
@@ -21,10 +24,10 @@ JITTER = 1e-8
 
 
 class GEM(SparseReplay):
-    """SEQ, whose head's gradient is checked at every step against those of the last replay, one for each group."""
+    """SEQ, whose gradient is checked at every step against those of the last replay, one for each group."""
 
     name = "gem"
-    summary = "sequential fine-tuning whose head's gradient must not point against any group of labels in memory"
+    summary = "sequential fine-tuning whose gradient of head or adapters points against no group of labels in memory"
     family = "replay"
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
@@ -33,6 +36,12 @@ class GEM(SparseReplay):
         """For each group the gradient of the weights that are constrained."""
         self.order: list[int] = []
         """Labels in the order in which they first came: those that came one after the other are a group."""
+
+    def build_network(self, parts: Parts) -> Network:
+        """With adapters, if they are to be constrained."""
+        if self.config.gem_gradients == "head":
+            return super().build_network(parts)
+        return AdaptedNetwork(parts.encoder, parts.problem.head(parts.encoder.width), self.config.lora_rank)
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the nearest gradient that the constraints allow."""
@@ -82,7 +91,7 @@ class GEM(SparseReplay):
 
     def _names(self) -> list[str]:
         """The weights that are constrained."""
-        return [name for name in self.network.trained() if name.startswith("head.")]
+        return [name for name in self.network.trained() if name.startswith(("head.", "adapters."))]
 
     def _constrained(self, gradients: Gradients) -> Gradients:
         """The part of the gradients that is constrained."""
