@@ -222,7 +222,7 @@ def test_a_missing_file_is_refused(tmp_path: Path):
         ({"replay_gradient": "max"}, "replay_gradient must be one of mean, sum"),
         ({"gem_gradients": "all"}, "gem_gradients must be one of head, lora"),
         ({"lora_rank": 0}, "lora_rank must be greater than 0"),
-        ({"method": "gem", "gem_gradients": "lora", "freeze_encoder": True}, "leave out freeze_encoder"),
+        ({"method": "gem", "gem_gradients": "lora", "freeze_encoder": True}, "which freeze_encoder forbids"),
         ({"method": "omler"}, "did you mean 'oml-er'"),
         ({"seed": -1}, "seed"),
         ({"lr": float("nan")}, "lr"),

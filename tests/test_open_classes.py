@@ -177,7 +177,7 @@ def test_the_head_and_its_moments_grow_and_old_rows_stay(name: str):
         grown = method.optimiser.state[weight][key]
         assert torch.equal(grown[:3], moments[key])
         assert torch.equal(grown[4], moments[key][0])
-    assert method.ledger.parameters_trained == sum(w.numel() for w in method.network.trained().values())
+    assert method.ledger.parameters_trained == sum(w.numel() for w in method.network.parameters() if w.requires_grad)
 
 
 @pytest.mark.parametrize("name", WITH_HEAD)
@@ -283,6 +283,14 @@ def test_er_ace_pushes_labels_to_come_down_on_the_stream_and_never_in_a_replay()
         assert all(bool(gradient[row].any()) for row in (3, 4))
     assert not replay[to_come].any()
     assert all(bool(gradient.any()) for gradient in replay[1:])
+
+
+@pytest.mark.parametrize(("name", "known"), [("er-ace", "seen"), ("gem", "order")])
+def test_a_forgotten_label_is_not_known_any_more(name: str, known: str):
+    method = make(name)
+    feed(method, tokenised(STREAM, 4))
+    method.forget(0)
+    assert sorted(getattr(method, known)) == [1, 2, 3, 4, 5]
 
 
 def test_prototypes_of_emar_have_the_names_of_the_labels_met():

@@ -105,7 +105,7 @@ class Config:
         if self.encoder.freeze_encoder and self.encoder.trained_layers is not None:
             yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
         if self.encoder.freeze_encoder and method.method == "gem" and method.gem_gradients == "lora":
-            yield "gem_gradients lora adapts the encoder: leave out freeze_encoder, or constrain the head."
+            yield "gem_gradients lora adapts the encoder, which freeze_encoder forbids: choose one of the two."
         kind = find_method(method.method)
         if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:

@@ -27,7 +27,7 @@ class GradientMethod(Method):
         self.network = self.build_network(parts).train()
         self.network.count_on(self.ledger.train)
         self.optimiser = self._build_optimiser(self.network.trained())
-        self._count_trained()
+        self.count_trained()
         self.memory.judge = self.judge
 
     def build_network(self, parts: Parts) -> Network:
@@ -92,7 +92,11 @@ class GradientMethod(Method):
     def grow(self) -> None:
         """Rows for new labels, in the head and in all that is kept for each of its rows."""
         self.change_rows(self.problem.grown)
-        self._count_trained()
+        self.count_trained()
+
+    def count_trained(self) -> None:
+        """Tell the ledger how many weights learn."""
+        self.ledger.parameters_trained = sum(weight.numel() for weight in self.network.trained().values())
 
     def forget(self, label: int) -> None:
         """Empty the label's row of the head; what the encoder has learned from a label cannot be told apart."""
@@ -139,9 +143,6 @@ class GradientMethod(Method):
             return [(part, 1.0) for part in batch.split(self.config.batch_size)]
         rows = self.problem.rows(batch)
         return [(part, self.problem.rows(part) / rows) for part in batch.split(self.config.micro_batch)]
-
-    def _count_trained(self) -> None:
-        self.ledger.parameters_trained = sum(weight.numel() for weight in self.network.trained().values())
 
     def _build_optimiser(self, trained: Weights) -> torch.optim.Optimizer:
         rate = self.learning_rate()
