@@ -133,6 +133,11 @@ def writes_texts(name: str) -> bool:
     return issubclass(find_method(name), LanguageMethod)
 
 
+def encoder_settings(name: str) -> dict[str, Any]:
+    """The smallest encoder that a method can work with."""
+    return {"encoder": causal_folder(), "max_length": CAUSAL_LENGTH} if writes_texts(name) else {"encoder": "tiny"}
+
+
 def tiny_tokens() -> Tokenizer:
     """The tiny encoder's tokenizer, in which nothing ever changes."""
     return _tiny().tokenizer

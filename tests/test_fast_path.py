@@ -13,6 +13,7 @@ from everlearn.batches import Ragged, Sequences
 from everlearn.encoders import POOLINGS, Encoder, fast_path
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.packing import Shape, pack
+from everlearn.methods.low_rank import AdaptedNetwork
 from support import tiny_encoder
 
 CUDA = torch.cuda.is_available()
@@ -124,6 +125,32 @@ def test_fast_weights_in_place_of_the_encoders_own_are_used_and_get_the_gradient
         assert float(torch.cosine_similarity(one, other, dim=0)) > 0.99
     # And the encoder's own are back afterwards.
     torch.testing.assert_close(fast(given), plain(given), **tolerance)
+
+
+def test_adapters_work_on_the_fast_path_as_on_the_plain_one(encoders):
+    plain, fast, tolerance = encoders()
+    networks = []
+    for encoder in (plain, fast):
+        torch.manual_seed(1)
+        network = AdaptedNetwork(encoder, torch.nn.Linear(encoder.width, 2), rank=2)
+        for outer in network.adapters.outer:
+            torch.nn.init.normal_(outer, std=0.3)
+        networks.append(network)
+    for seed in range(3):  # the first time without a recording, then with one
+        given = sequences(LENGTHS, seed)
+        with torch.no_grad():
+            assert not torch.allclose(networks[0].features(given), plain(given), **tolerance)
+        expected, found = (network.features(given) for network in networks)
+        torch.testing.assert_close(found, expected, **tolerance)
+        torch.manual_seed(seed)
+        direction = torch.randn(found.shape).to(found)
+        flat = []
+        for network, features in zip(networks, (expected, found), strict=True):
+            gradients = torch.autograd.grad((features * direction).sum(), list(network.adapters.parameters()))
+            flat.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+        assert float(torch.cosine_similarity(*flat, dim=0)) > 0.99
+        with torch.no_grad():
+            torch.testing.assert_close(networks[1].features(given), expected.detach(), **tolerance)
 
 
 def test_a_forward_pass_before_the_last_ones_backward_pass_does_not_disturb_it(encoders):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from everlearn.batches import Batch, Ragged
+from everlearn.batches import Batch
 from everlearn.config import Config
 from everlearn.encoders import EncoderConfig, load_encoder
 from everlearn.encoders.tiny import tiny_tokenizer, vocabulary
@@ -33,7 +33,7 @@ from support import (
 SMALL = {"batch_size": 4, "replay_interval": 16, "replay_rate": 0.5, "lr": 1e-3}
 NAMES = [" ".join(words) for words in CLASS_WORDS]
 WORDING = Wording(
-    question=np.array([7, 8]), labels=Ragged.from_rows([[3], [3, 4], [5]]), answer=20, end=21, generate=22, longest=12
+    question=np.array([7, 8]), labels={0: (3,), 1: (3, 4), 2: (5,)}, answer=20, end=21, generate=22, longest=12
 )
 
 
@@ -116,7 +116,7 @@ def test_an_answer_is_token_by_token_the_likeliest_among_the_choices(make_method
         so_far, left = network.wording.prompt(batch.tokens[row]), list(example.candidates)
         said: list[int] = []
         while not said or said[-1] != network.wording.end:
-            words = {c: [*network.wording.labels[c].tolist(), network.wording.end] for c in left}
+            words = {c: [*network.wording.labels[c], network.wording.end] for c in left}
             with torch.no_grad():
                 logits = network.model(input_ids=torch.tensor([so_far + said])).logits[0, -1]
             said.append(max({word[len(said)] for word in words.values()}, key=lambda t: float(logits[t])))
@@ -126,6 +126,18 @@ def test_an_answer_is_token_by_token_the_likeliest_among_the_choices(make_method
 
 
 # Writing
+
+
+def test_names_that_the_tokenizer_cannot_tell_apart_get_numbers(make_method: MethodFactory):
+    """To a vocabulary that knows neither word they are the same; the first keeps its name, so that labels may grow."""
+    network = make_method("lamol", problem=Classification(1, ["日"]), **SMALL).network
+    alone = network.wording.labels[0]
+    network.name_labels({0: "日", 1: "本", 2: "語", 3: NAMES[3]})
+    labels = network.wording.labels
+    assert labels[0] == alone
+    assert len(set(labels.values())) == 4
+    assert labels[1] != alone
+    assert labels[1][0] == alone[0]  # the name is still in it
 
 
 def test_what_it_learned_it_can_write(make_method: MethodFactory):

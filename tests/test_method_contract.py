@@ -7,7 +7,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,12 +31,11 @@ from everlearn.methods.network import NetworkPredictor
 from everlearn.problems import Classification, Problem, Ranking
 from everlearn.streams import Benchmark
 from support import (
-    CAUSAL_LENGTH,
     CLASS_WORDS,
     assert_same_state,
     assert_same_weights,
     build_method,
-    causal_folder,
+    encoder_settings,
     feed,
     labelled_texts,
     saved_state,
@@ -47,7 +46,6 @@ from support import (
     tokenised,
     weights_of,
     with_candidates,
-    writes_texts,
 )
 
 
@@ -115,6 +113,7 @@ class Expected:
     test_inner_steps: int = 0
     beside: int = 0
     """Weights that it trains beside encoder and head."""
+    trains_encoder: bool = True
     own_network: bool = False
     """Whether it trains another network than an encoder under the problem's head; it is not under `GradientContract`
     then, and has tests of its own."""
@@ -214,8 +213,8 @@ def learned(name: str, case: ProblemCase, stream: list[Batch], **settings: Any) 
 
 
 def experiment_of(name: str, case: ProblemCase, seed: int = 7) -> Experiment:
-    encoder = {"encoder": causal_folder(), "max_length": CAUSAL_LENGTH} if writes_texts(name) else {"encoder": "tiny"}
-    return build_experiment(Config.build({"method": name, "seed": seed, **encoder, **SETTINGS}), case.benchmark())
+    given = {"method": name, "seed": seed, **encoder_settings(name), **SETTINGS}
+    return build_experiment(Config.build(given), case.benchmark())
 
 
 def learn_all(experiment: Experiment) -> None:
@@ -528,7 +527,7 @@ class GradientContract(OfMethods):
         assert 0 < meter.tokens_backward <= meter.tokens_forward
         assert method.ledger.parameters_trained == sum(w.numel() for w in network.parameters() if w.requires_grad)
         head = sum(w.numel() for w in network.head.parameters())
-        encoder = sum(weight.numel() for weight in tiny_encoder().parameters())
+        encoder = sum(weight.numel() for weight in tiny_encoder().parameters()) * self.expected[name].trains_encoder
         assert method.ledger.parameters_trained == encoder + head + self.expected[name].beside
 
     def test_a_last_batch_that_is_not_full_makes_a_step(self, name: str, case: ProblemCase):
@@ -556,6 +555,20 @@ class TestGradientMethods(GradientContract):
         for name, expected in EXPECTED.items()
         if name in METHODS and issubclass(METHODS[name], GradientMethod) and not expected.own_network
     }
+
+
+class TestGEMWithAdapters(Contract, GradientContract):
+    """GEM's other setting trains another part of the network."""
+
+    # Query and value of two layers, each with two matrices of rank 2.
+    expected: ClassVar = {
+        "gem": replace(EXPECTED["gem"], trains_encoder=False, beside=2 * 2 * 2 * 2 * WIDTH, learns_with={"lr": 3e-2})
+    }
+
+    @pytest.fixture(autouse=True)
+    def adapters(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(SETTINGS, "gem_gradients", "lora")
+        monkeypatch.setitem(SETTINGS, "lora_rank", 2)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

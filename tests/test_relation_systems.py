@@ -201,6 +201,16 @@ def test_emar_trains_the_encoder_and_nothing_else(make_method: MethodFactory, ba
     assert 0 < method.ledger.train.tokens_backward <= method.ledger.train.tokens_forward
 
 
+def test_with_a_frozen_encoder_emar_has_its_prototypes_and_takes_no_step(make_method: MethodFactory):
+    method = make_method("emar", encoder=tiny_encoder(freeze_encoder=True), **SMALL)
+    before = weights_of(method)
+    feed(method, tokenised(labelled_texts(48, [0, 1]), 4))
+    assert_same_weights(weights_of(method), before)
+    assert method.ledger.parameters_trained == method.ledger.train.optimiser_steps == 0
+    test = tokenised(labelled_texts(40, [0, 1], seed=2), 40)[0]
+    assert float((method.predictor().predict(test) == test.labels).mean()) > 0.8
+
+
 def test_before_it_learned_anything_emar_goes_by_the_names(make_method: MethodFactory):
     problem = Ranking(NAMES, tiny_tokens())
     method = make_method("emar", problem=problem, **SMALL)

@@ -117,6 +117,10 @@ class Batch:
         """The examples at these positions."""
         return Batch(self.tokens.take(indices), self.targets.take(indices))
 
+    def without(self, indices: Sequence[int] | Integers) -> "Batch":
+        """All examples but those at these positions."""
+        return self.take(np.setdiff1d(np.arange(len(self)), np.asarray(indices, dtype=np.int64)))
+
     def split(self, size: int) -> Iterator["Batch"]:
         """Consecutive parts of at most `size` examples."""
         if len(self) <= size:

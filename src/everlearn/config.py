@@ -16,7 +16,7 @@ from everlearn.encoders import EncoderConfig
 from everlearn.episodes import replay_size
 from everlearn.errors import UserError, unknown
 from everlearn.memory import MemoryConfig
-from everlearn.methods import METHODS, MethodConfig, find_method
+from everlearn.methods import MethodConfig, find_method
 from everlearn.settings import setting
 from everlearn.streams import StreamConfig
 
@@ -104,10 +104,9 @@ class Config:
                 yield f"{name} must be at least {_LEAST[name]}, not {value}."
         if self.encoder.freeze_encoder and self.encoder.trained_layers is not None:
             yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
+        if self.encoder.freeze_encoder and method.method == "gem" and method.gem_gradients == "lora":
+            yield "gem_gradients lora adapts the encoder, which freeze_encoder forbids: choose one of the two."
         kind = find_method(method.method)
-        if method.open_classes and not kind.grows:
-            able = ", ".join(name for name, known in METHODS.items() if known.grows)
-            yield f"{method.method} has to know all labels in advance: leave open_classes out, or choose among {able}."
         if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:
                 yield (
@@ -124,7 +123,7 @@ class Config:
 _POSITIVE = {
     "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
     "eval_every", "eval_sample", "log_every", "ridge_penalty", "random_features",
-    "gem_groups", "aligner_steps", "prototype_examples", "neighbours", "local_steps",
+    "gem_groups", "lora_rank", "aligner_steps", "prototype_examples", "neighbours", "local_steps",
 }  # fmt: skip
 # Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
 _LEAST = {
@@ -153,6 +152,7 @@ _CHOICES = {
     "split": ("test", "validation"),
     "replay_gradient": ("mean", "sum"),
     "local_adaptation": ("head", "full"),
+    "gem_gradients": ("head", "lora"),
 }
 
 

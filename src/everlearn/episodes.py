@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from everlearn.batches import Batch, Integers
 from everlearn.ledger import Meter
 from everlearn.memory import Memory
@@ -108,7 +106,7 @@ class EpisodeBuilder:
     def discard(self, chosen: Callable[[Batch], Integers]) -> int:
         """Take examples out of the half-built episode; how many there were."""
         waiting = sum(map(len, self._support))
-        kept = [batch.take(np.setdiff1d(np.arange(len(batch)), chosen(batch))) for batch in self._support]
+        kept = [batch.without(chosen(batch)) for batch in self._support]
         self._support = [batch for batch in kept if len(batch)]
         self._expects_query = self._expects_query and bool(self._support)
         return waiting - sum(map(len, self._support))

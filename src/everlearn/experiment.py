@@ -118,7 +118,7 @@ def _problem(config: Config, benchmark: Benchmark, tokenizer: Tokenizer) -> Prob
             raise UserError(f"--open-classes is for classification: {benchmark.name} has its candidates given.")
         return Ranking(benchmark.labels, tokenizer)
     if config.method.open_classes:
-        return OpenClassification()
+        return OpenClassification(benchmark.labels)
     return Classification(len(benchmark.labels), benchmark.labels)
 
 

@@ -265,8 +265,8 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         given = {name: value for name, value in self.get_params(deep=False).items() if name != "settings"}
         defaults = classifier_defaults(self.method, self.freeze_encoder)
-        self.learner_ = Learner(Config.build({**defaults, **given, **(self.settings or {})}))
         self._labels = Labels()
+        self.learner_ = Learner(Config.build({**defaults, **given, **(self.settings or {})}), self._labels.spoken)
         self._counts = Counter()
         self._held_out = HeldOut(self.learner_.tokenise([]))
         self._snapshot = None

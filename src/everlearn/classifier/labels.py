@@ -5,6 +5,9 @@ from typing import Any
 
 Label = str | int
 
+FORGOTTEN = "forgotten"
+"""What a label is called that was forgotten."""
+
 
 class Labels:
     """Numbers labels. A label that is forgotten gives its number up for good: if it comes again, it is a new one.
@@ -19,6 +22,8 @@ class Labels:
     def __init__(self) -> None:
         self._names: list[Label | None] = []
         self._numbers: dict[Label, int] = {}
+        self.spoken: list[str] = []
+        """What a method that reads labels as text is told, by number; the list is the same at all times."""
 
     @property
     def known(self) -> list[Label]:
@@ -38,6 +43,7 @@ class Labels:
         if label not in self._numbers:
             self._numbers[label] = len(self._names)
             self._names.append(label)
+            self.spoken.append(str(label))
         return self._numbers[label]
 
     def name(self, number: int) -> Label | None:
@@ -48,6 +54,7 @@ class Labels:
         """Give up a label; the number it had."""
         number = self._numbers.pop(label)
         self._names[number] = None
+        self.spoken[number] = FORGOTTEN
         return number
 
     def state(self) -> list[Label | None]:
@@ -57,4 +64,5 @@ class Labels:
     def restore(self, names: Iterable[Any]) -> None:
         """Become the labels that were saved."""
         self._names = list(names)
+        self.spoken[:] = [FORGOTTEN if name is None else str(name) for name in self._names]
         self._numbers = {name: number for number, name in enumerate(self._names) if name is not None}

@@ -31,14 +31,15 @@ class Learner:
     However a sequence of examples is cut into calls of `learn`, the outcome is the same.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, names: Sequence[str]) -> None:
+        """`names` holds what each label is called, by its number, once there are examples of it."""
         self.config = config
         seed = config.run.seed
         # Fresh weights and dropout are drawn from a generator of the learner's own, never from the caller's.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(generator(seed, "torch").integers(2**62)))
             self.encoder = load_encoder(config.encoder, choose_device(config.run.device))
-            self.problem = OpenClassification()
+            self.problem = OpenClassification(names)
             self.ledger = Ledger()
             self.memory = Memory(config.memory, self.encoder.tokenizer.dtype, self.ledger, seed)
             parts = Parts(self.encoder, self.problem, self.memory, self.ledger, seed)
@@ -85,9 +86,9 @@ class Learner:
         if remembered:
             self.method.take_back(everything.take(remembered))
             self.memory.remove(remembered)
-        waiting = set(chosen(self.waiting).tolist())
-        self.waiting = self.waiting.take([row for row in range(len(self.waiting)) if row not in waiting])
-        return len(remembered) + len(waiting) + self.method.discard(chosen)
+        waiting = len(self.waiting)
+        self.waiting = self.waiting.without(chosen(self.waiting))
+        return len(remembered) + waiting - len(self.waiting) + self.method.discard(chosen)
 
     def state(self) -> dict[str, Any]:
         """Everything that changes while it learns."""

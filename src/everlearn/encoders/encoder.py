@@ -93,26 +93,28 @@ class Encoder(nn.Module):
         view.meter = meter
         return view
 
-    def forward(self, sequences: Sequences) -> torch.Tensor:
-        """One feature vector for each sequence."""
+    def forward(self, sequences: Sequences, weights: torch.Tensor | None = None) -> torch.Tensor:
+        """One feature vector for each sequence; with `weights`, where they are given, in place of those that learn."""
         if not len(sequences):
             return torch.empty(0, self.width, device=self.device)
+        weights = self.weights if weights is None else weights
         features = (
-            self.fast_path(self.skeleton, self.weights, self.kept, sequences)
+            self.fast_path(self.skeleton, weights, self.kept, sequences)
             if self.fast_path
-            else self.plain(sequences)
+            else self.plain(sequences, weights)
         )
         self._count(int(sequences.tokens.lengths.sum()), features)
         return features
 
-    def plain(self, sequences: Sequences) -> torch.Tensor:
+    def plain(self, sequences: Sequences, learned: torch.Tensor) -> torch.Tensor:
         """The plain way: sequences of like length go together, so that little is padded."""
         lengths = sequences.tokens.lengths
         order = np.argsort(lengths, kind="stable")
-        weights = self.named_weights()
+        kept = self.kept
         if self.dtype != torch.float32:
             # Copied once for all pieces; gradients go back through the copies.
-            weights = self.skeleton.named_weights(self.weights.to(self.dtype), self.kept.to(self.dtype))
+            learned, kept = learned.to(self.dtype), kept.to(self.dtype)
+        weights = self.skeleton.named_weights(learned, kept)
         limits = PIECE_LIMITS[self.device.type]
         pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
         return torch.cat(pieces)[on_device(np.argsort(order), self.device)]

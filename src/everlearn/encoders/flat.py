@@ -33,13 +33,24 @@ class Layout:
         parts = torch.split(vector, [shape.numel() for shape in self.shapes]) if self.shapes else ()
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
+    def changed(self, vector: torch.Tensor, changes: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """A vector with something added to some of its weights; gradients go back to vector and changes alike.
+
+        >>> layout = Layout.of({"weight": torch.eye(2), "bias": torch.ones(2)})
+        >>> layout.changed(torch.zeros(6), {"bias": torch.tensor([7.0, 8.0])})
+        tensor([0., 0., 0., 0., 7., 8.])
+        """
+        weights = self.views(vector)
+        changed = {name: weights[name] + change for name, change in changes.items()}
+        return torch.cat([weight.reshape(-1) for weight in {**weights, **changed}.values()])
+
 
 class Skeleton:
     """A model without its weights, which it is handed whenever it computes."""
 
     def __init__(self, model: nn.Module, learned: Layout, kept: Layout, ties: bool) -> None:
         self.model = model
-        self._learned, self._kept = learned, kept
+        self.learned, self._kept = learned, kept
         self._ties = ties
         """Whether the model uses some weight in two places, which makes handing it over take longer."""
         self._one_at_a_time = threading.Lock()  # while one thread's weights are in place, another's cannot be
@@ -47,7 +58,7 @@ class Skeleton:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Skeleton":
         """Not in the middle of a call, when weights are in place."""
         with self._one_at_a_time:
-            return Skeleton(copy.deepcopy(self.model, memo), self._learned, self._kept, self._ties)
+            return Skeleton(copy.deepcopy(self.model, memo), self.learned, self._kept, self._ties)
 
     @classmethod
     def of(cls, model: nn.Module) -> "tuple[Skeleton, torch.Tensor, torch.Tensor]":
@@ -62,7 +73,7 @@ class Skeleton:
 
     def named_weights(self, learned: torch.Tensor, kept: torch.Tensor) -> dict[str, torch.Tensor]:
         """The weights in two such vectors, by the model's own names."""
-        return {**self._learned.views(learned), **self._kept.views(kept)}
+        return {**self.learned.views(learned), **self._kept.views(kept)}
 
     def __call__(self, weights: Mapping[str, torch.Tensor], **inputs: Any) -> Any:
         """The model's output with these weights."""

@@ -97,7 +97,7 @@ def _working_fast_path(encoder: Encoder) -> FastPath | None:
     tried = Sequences(encoder.tokenizer(["a text to try it with", "and another one, which is a little longer"]))
     try:
         fast = path(encoder.skeleton, encoder.weights, encoder.kept, tried)
-        agreement = cosine_similarity(fast, encoder.plain(tried)).min().item()
+        agreement = cosine_similarity(fast, encoder.plain(tried, encoder.weights)).min().item()
         problem = f"results differ, cosine {agreement:.3f}" if agreement < SAME_FEATURES else None
     except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
         problem = _first_line(error)

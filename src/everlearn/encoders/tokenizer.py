@@ -46,8 +46,9 @@ class Tokenizer:
         Encoders differ in how they join two texts, so the tokenizer is asked to pair each with a word and the word's
         own part is taken away.
         """
-        first = len(self._tokenizer("a")["input_ids"])
-        pairs = self._tokenizer(["a"] * len(texts), list(texts), return_token_type_ids=True, verbose=False)
+        with self._one_at_a_time:
+            first = len(self._tokenizer("a")["input_ids"])
+            pairs = self._tokenizer(["a"] * len(texts), list(texts), return_token_type_ids=True, verbose=False)
         tokens = Ragged.from_rows([ids[first:] for ids in pairs["input_ids"]], self.dtype)
         if not self._segments:
             return Sequences(tokens)

@@ -62,6 +62,13 @@ def notes(entries: Sequence[bytes]) -> list[Floats]:
     return found
 
 
+def with_note(entry: bytes, note: Floats) -> bytes:
+    """The entry with another note of the same length."""
+    size, noted = _sizes(entry)
+    start = _HEADER + size * _TARGET.itemsize
+    return entry[:start] + note.astype(_NOTE).tobytes() + entry[start + noted * _NOTE.itemsize :]
+
+
 def _sizes(entry: bytes) -> tuple[int, int]:
     """How many numbers the target and the note have."""
     return int.from_bytes(entry[:_SIZE], "little"), int.from_bytes(entry[_SIZE:_HEADER], "little")

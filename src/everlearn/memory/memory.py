@@ -10,7 +10,7 @@ import numpy.typing as npt
 from everlearn.batches import Batch, Floats, Integers
 from everlearn.errors import UserError
 from everlearn.ledger import Ledger, Meter
-from everlearn.memory.entries import cut, footprint, pack, unpack
+from everlearn.memory.entries import cut, footprint, pack, unpack, with_note
 from everlearn.memory.entries import notes as notes_of
 from everlearn.memory.known_policies import make_policy
 from everlearn.memory.view import MemoryView
@@ -134,6 +134,11 @@ class Memory:
         self._entries = [self._entries[slot] for slot in self._policy.rearranged(kept)]
         self._bytes = sum(map(footprint, self._entries))
         self._ledger.memory_entries, self._ledger.memory_bytes = len(self), self._bytes
+
+    def change_notes(self, change: Callable[[Floats], Floats]) -> None:
+        """Note something else of the same length beside each entry."""
+        notes = map(change, notes_of(self._entries))
+        self._entries = [with_note(entry, note) for entry, note in zip(self._entries, notes, strict=True)]
 
     def remove_where(self, matches: Callable[[Batch], npt.NDArray[np.bool_]]) -> int:
         """Let go of the entries that match; how many they were."""

@@ -7,14 +7,13 @@ import torch
 from everlearn.batches import Batch
 from everlearn.methods.a_gem import project
 from everlearn.methods.base import MethodConfig, Observations, Parts
-from everlearn.methods.gradient import Gradients
+from everlearn.methods.gradient import Gradients, RowChange, with_rows_changed
 from everlearn.methods.replay import SparseReplay
 
 
 class CachedAGEM(SparseReplay):
     """A-GEM reads as often as sparse replay allows, and checks every step against what it read last."""
 
-    grows = False  # the reference gradient is kept in the shape the weights had
     name = "a-gem-cached"
     summary = "a-gem whose last reference gradient is used at every step"
     family = "replay"
@@ -36,6 +35,11 @@ class CachedAGEM(SparseReplay):
         self.update(gradients, replayed=replayed is not None)
         self.memory.write(batch)
         return observations
+
+    def change_rows(self, change: RowChange) -> None:
+        """The reference's too."""
+        super().change_rows(change)
+        self.reference = with_rows_changed(self.reference, self.network.trained(), change)
 
     def state(self) -> dict[str, Any]:
         """With the reference."""

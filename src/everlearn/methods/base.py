@@ -106,8 +106,6 @@ class Method(ABC):
     """Whether it reads the memory while learning."""
     generates: ClassVar[bool] = False
     """Whether it learns from examples that it makes up itself."""
-    grows: ClassVar[bool] = False
-    """Whether labels may first appear while it learns (open classes)."""
     freezes_encoder: ClassVar[bool] = False
     """Whether it leaves the encoder as it is, whatever the settings say."""
     takes_back: ClassVar[bool] = False

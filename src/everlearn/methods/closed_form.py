@@ -32,7 +32,6 @@ class ClosedForm(Method):
     """Adds up what a subclass needs of the features, and solves for the head once something was observed."""
 
     family = "closed form"
-    grows = True
     freezes_encoder = True
     takes_back = True
 

@@ -14,12 +14,12 @@ from everlearn.batches import Batch, Floats
 from everlearn.errors import UserError
 from everlearn.methods.base import MethodConfig, Observations, Parts
 from everlearn.methods.replay import SparseReplay
+from everlearn.transfer import on_device
 
 
 class DERPlusPlus(SparseReplay):
     """REPLAY, with the stored logits as a second target."""
 
-    grows = False  # what it once answered is stored as long as the head was then
     name = "der++"
     summary = "replay that asks for the stored logits as well as for the label"
     family = "replay"
@@ -47,6 +47,22 @@ class DERPlusPlus(SparseReplay):
         self.update(gradients, replayed=True)
         return {"loss": loss, "replay_loss": replay_loss}
 
+    def forget(self, label: int) -> None:
+        """What was once answered about the label is let go too, or replays would lead its row back there."""
+        super().forget(label)
+        self.memory.change_notes(lambda note: self.problem.renewed(torch.tensor(note), label).numpy())
+
+    def distance(self, logits: torch.Tensor, batch: Batch, stored: list[Floats]) -> torch.Tensor:
+        """From the stored logits, as far as there were any: columns that the head has grown since have nothing to keep.
+
+        New columns come last, so what was stored is the beginning of an example's logits.
+        """
+        sizes = self.problem.row_counts(batch) * logits.shape[1]
+        starts = np.cumsum(sizes) - sizes
+        places = np.concatenate([start + np.arange(len(once)) for start, once in zip(starts, stored, strict=True)])
+        once = torch.from_numpy(np.concatenate(stored)).to(logits)
+        return functional.mse_loss(logits.flatten()[on_device(places, logits.device)], once)
+
     def _stream_losses(self, batch: Batch, answers: list[torch.Tensor]) -> Iterator[torch.Tensor]:
         for part, share in self.parts(batch):
             logits = self.network(self.problem.sequences(part))
@@ -57,8 +73,7 @@ class DERPlusPlus(SparseReplay):
         start = 0
         for part, share in self.parts(batch, replayed=True):
             logits = self.network(self.problem.sequences(part))
-            once = torch.from_numpy(np.concatenate(stored[start : start + len(part)])).to(logits)
+            distance = self.distance(logits, part, stored[start : start + len(part)])
             start += len(part)
-            distance = functional.mse_loss(logits.flatten(), once)
             label = self.problem.loss(logits, part)
             yield share * (self.config.der_alpha * distance + self.config.der_beta * label)

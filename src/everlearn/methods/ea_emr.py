@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from everlearn.batches import Batch, Floats, Sequences
 from everlearn.encoders import Encoder
-from everlearn.methods.base import MethodConfig, Observations, Parts
+from everlearn.methods.base import Observations, Parts
 from everlearn.methods.network import Network, Weights
 from everlearn.methods.replay import SparseReplay
 from everlearn.transfer import on_device
@@ -49,10 +49,6 @@ class EAEMR(SparseReplay):
     summary = "replay, with a linear layer that keeps features where stored examples had them"
     family = "relations"
     network: AlignedNetwork
-
-    def __init__(self, config: MethodConfig, parts: Parts) -> None:
-        super().__init__(config, parts)
-        self.ledger.parameters_trained += self.network.aligner.weight.numel()
 
     def build_network(self, parts: Parts) -> Network:
         """With the aligner between encoder and head."""
@@ -92,6 +88,11 @@ class EAEMR(SparseReplay):
         aligner.weight.grad = None
         assert first is not None, "an aligner takes at least one step"
         return first
+
+    def count_trained(self) -> None:
+        """With the aligner, which learns too."""
+        super().count_trained()
+        self.ledger.parameters_trained += self.network.aligner.weight.numel()
 
     def state(self) -> dict[str, Any]:
         """With the aligner."""

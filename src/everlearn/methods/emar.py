@@ -29,7 +29,6 @@ TEMPERATURE = 0.1
 class EMAR(SparseReplay):
     """Trains the encoder alone, by similarities."""
 
-    grows = False  # prototypes take the place of a head
     name = "emar"
     summary = "compares examples with label names, and at replays with prototypes of the memory"
     family = "relations"
@@ -37,12 +36,17 @@ class EMAR(SparseReplay):
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.names = parts.encoder.tokenizer(list(parts.problem.label_names))
+        self._name_labels()
         self._testing = generator(parts.seed, "emar/test")
 
     def build_network(self, parts: Parts) -> Network:
         """The encoder, with nothing above it."""
         return Network(parts.encoder, nn.Identity())
+
+    def grow(self) -> None:
+        """Names for new labels; there are no rows that could grow."""
+        super().grow()
+        self._name_labels()
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch, remember it, and when it is time step on prototypes."""
@@ -87,7 +91,7 @@ class EMAR(SparseReplay):
             return PrototypePredictor(network, self.problem, names)
         batch = view.take(np.concatenate(chosen), self.ledger.test)
         features = torch.cat([network.features(self.problem.texts(p)) for p in batch.split(EXAMPLES_AT_ONCE)])
-        owners = on_device(batch.labels.astype("int64"), features.device)
+        owners = on_device(self._places(batch.labels), features.device)
         return PrototypePredictor(network, self.problem, prototypes(features, owners, names))
 
     def state(self) -> dict[str, Any]:
@@ -111,8 +115,17 @@ class EMAR(SparseReplay):
     def _encode(self, network: Network, batch: Batch, labels: Integers) -> tuple[torch.Tensor, torch.Tensor]:
         """Features of the examples and of these labels' names, in one pass."""
         texts = self.problem.texts(batch).tokens
-        features = network.features(Sequences(Ragged.concat([texts, self.names.take(labels)])))
+        features = network.features(Sequences(Ragged.concat([texts, self.names.take(self._places(labels))])))
         return features[: len(batch)], features[len(batch) :]
+
+    def _name_labels(self) -> None:
+        """Tokenise what the labels are called, in their order."""
+        self.names = self.network.encoder.tokenizer(list(self.problem.label_names))
+        self._place = {label: place for place, label in enumerate(self.problem.labels)}
+
+    def _places(self, labels: Integers) -> Integers:
+        """Where these labels stand among all."""
+        return np.array([self._place[label] for label in labels.tolist()], dtype=np.int64)
 
 
 def similarity(features: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -141,5 +154,8 @@ class PrototypePredictor(LabelScorer):
         self._prototypes = prototypes
 
     def score(self, features: torch.Tensor) -> torch.Tensor:
-        """Similarities."""
-        return similarity(features, self._prototypes)
+        """Similarities, each in the column of its label's number."""
+        similar = similarity(features, self._prototypes)
+        scores = similar.new_full((len(features), max(self.labels) + 1), -torch.inf)
+        scores[:, list(self.labels)] = similar
+        return scores

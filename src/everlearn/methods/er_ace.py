@@ -15,7 +15,6 @@ class ERACE(SparseReplay):
     """REPLAY, but a batch of the stream is learned among its own classes and those never seen, and a replay among all
     classes seen."""
 
-    grows = False  # it leaves labels out of the loss by their place among all
     name = "er-ace"
     summary = "replay whose stream loss leaves out the classes that are not in the batch"
     family = "replay"
@@ -28,8 +27,8 @@ class ERACE(SparseReplay):
         """Step on the batch, remember it, and step on old examples when it is time."""
         present = set(batch.labels.tolist())
         others = self.seen - present
-        every = range(len(self.problem.label_names))
-        loss, gradients = self.gradient_among(batch, [label for label in every if label not in others])
+        taking_part = [label for label in self.problem.contenders if label not in others]
+        loss, gradients = self.gradient_among(batch, taking_part)
         self.update(gradients)
         self.seen |= present
         self.memory.write(batch)
@@ -48,6 +47,11 @@ class ERACE(SparseReplay):
             share * self.problem.loss(self.network(self.problem.sequences(part)), part, among=labels)
             for part, share in self.parts(batch, replayed)
         )
+
+    def forget(self, label: int) -> None:
+        """It has not been seen then."""
+        super().forget(label)
+        self.seen.discard(label)
 
     def state(self) -> dict[str, Any]:
         """With the classes seen."""

@@ -11,14 +11,13 @@ import torch
 
 from everlearn.batches import Batch
 from everlearn.methods.base import MethodConfig, Observations, Parts
-from everlearn.methods.gradient import Gradients
+from everlearn.methods.gradient import Gradients, RowChange, with_rows_changed
 from everlearn.methods.replay import SparseReplay
 
 
 class OnlineEWC(SparseReplay):
     """SEQ under the penalty λ/2 · Σ F (θ − θ*)². The memory is read to measure F, never to learn from."""
 
-    grows = False  # the importance of weights is kept in the shape they had
     name = "ewc"
     summary = "sequential fine-tuning that holds on to weights which matter for a sample of the memory"
     family = "regularisation"
@@ -61,6 +60,12 @@ class OnlineEWC(SparseReplay):
             measured = [keep * f + (1 - keep) * m for f, m in zip(self.importance, measured, strict=True)]
         self.importance = measured
         self.anchor = [weight.detach().clone() for weight in self.network.trained().values()]
+
+    def change_rows(self, change: RowChange) -> None:
+        """Those of importance and anchor too: a new label's row is held as the one for labels to come is."""
+        super().change_rows(change)
+        self.importance = with_rows_changed(self.importance, self.network.trained(), change)
+        self.anchor = with_rows_changed(self.anchor, self.network.trained(), change)
 
     def state(self) -> dict[str, Any]:
         """With importance and anchor."""

@@ -1,7 +1,8 @@
 """GEM: the nearest gradient to the stream's that points against none of several parts of the memory.
 
 Without task labels, groups of labels stand for tasks. One constraint a group would take as much room as so many copies
-of the network, so only the head's gradients are constrained; the encoder's are left as they are.
+of the network, so a small part of the weights is constrained: the head, while the encoder's gradient is left as it is,
+or head and low-rank adapters, which then are all that learns.
 """
 
 from typing import Any
@@ -13,7 +14,9 @@ from scipy.optimize import nnls
 
 from everlearn.batches import Batch, Floats
 from everlearn.methods.base import MethodConfig, Observations, Parts
-from everlearn.methods.gradient import Gradients
+from everlearn.methods.gradient import Gradients, RowChange, with_rows_changed
+from everlearn.methods.low_rank import AdaptedNetwork
+from everlearn.methods.network import Network
 from everlearn.methods.replay import SparseReplay
 
 JITTER = 1e-8
@@ -21,19 +24,24 @@ JITTER = 1e-8
 
 
 class GEM(SparseReplay):
-    """SEQ, whose head's gradient is checked at every step against those of the last replay, one for each group."""
+    """SEQ, whose gradient is checked at every step against those of the last replay, one for each group."""
 
-    grows = False  # gradients of the head are kept as long as they were
     name = "gem"
-    summary = "sequential fine-tuning whose head's gradient must not point against any group of labels in memory"
+    summary = "sequential fine-tuning whose gradient of head or adapters points against no group of labels in memory"
     family = "replay"
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.constraints = torch.empty(0, 0)
-        """One row a group, as long as the head has weights."""
+        self.constraints: list[Gradients] = []
+        """For each group the gradient of the weights that are constrained."""
         self.order: list[int] = []
         """Labels in the order in which they first came: those that came one after the other are a group."""
+
+    def build_network(self, parts: Parts) -> Network:
+        """With adapters, if they are to be constrained."""
+        if self.config.gem_gradients == "head":
+            return super().build_network(parts)
+        return AdaptedNetwork(parts.encoder, parts.problem.head(parts.encoder.width), self.config.lora_rank)
 
     def observe(self, batch: Batch) -> Observations:
         """Step on the nearest gradient that the constraints allow."""
@@ -42,12 +50,12 @@ class GEM(SparseReplay):
         replayed = self.replayed_batch()
         if replayed is not None:
             found = [self.gradient(group, replayed=True)[1] for group in self.groups(replayed)]
-            self.constraints = torch.stack(list(map(self._head, found)))
+            self.constraints = list(map(self._constrained, found))
         observations: dict[str, float | torch.Tensor] = {"loss": loss}
-        if len(self.constraints):
-            head = self._head(gradients)
-            allowed, violated = nearest_allowed(head, self.constraints)
-            gradients = self._with_head(gradients, allowed)
+        if self.constraints:
+            constraints = torch.stack(list(map(_as_vector, self.constraints)))
+            allowed, violated = nearest_allowed(_as_vector(self._constrained(gradients)), constraints)
+            gradients = self._with_constrained(gradients, allowed)
             observations["violation"] = float(violated)
         self.update(gradients, replayed=replayed is not None)
         self.memory.write(batch)
@@ -60,30 +68,47 @@ class GEM(SparseReplay):
         group = np.array([place[label] // size for label in batch.labels.tolist()])
         return [batch.take(np.flatnonzero(group == number)) for number in np.unique(group)]
 
+    def change_rows(self, change: RowChange) -> None:
+        """Those of the constraints too."""
+        super().change_rows(change)
+        self.constraints = [with_rows_changed(group, self._names(), change) for group in self.constraints]
+
+    def forget(self, label: int) -> None:
+        """It belongs to no group then."""
+        super().forget(label)
+        self.order = [known for known in self.order if known != label]
+
     def state(self) -> dict[str, Any]:
         """With the constraints."""
-        return {**super().state(), "constraints": self.constraints, "order": list(self.order)}
+        return {**super().state(), "constraints": list(map(list, self.constraints)), "order": list(self.order)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on under the same constraints."""
         super().restore(state)
-        self.constraints = state["constraints"].to(self.network.encoder.device, copy=True)
+        device = self.network.encoder.device
+        self.constraints = [[part.to(device, copy=True) for part in group] for group in state["constraints"]]
         self.order = list(state["order"])
 
-    def _in_head(self) -> list[bool]:
-        return [name.startswith("head.") for name in self.network.trained()]
+    def _names(self) -> list[str]:
+        """The weights that are constrained."""
+        return [name for name in self.network.trained() if name.startswith(("head.", "adapters."))]
 
-    def _head(self, gradients: Gradients) -> torch.Tensor:
-        """The head's part as one vector."""
-        return torch.cat([g.flatten() for g, own in zip(gradients, self._in_head(), strict=True) if own])
+    def _constrained(self, gradients: Gradients) -> Gradients:
+        """The part of the gradients that is constrained."""
+        found = dict(zip(self.network.trained(), gradients, strict=True))
+        return [found[name] for name in self._names()]
 
-    def _with_head(self, gradients: Gradients, head: torch.Tensor) -> Gradients:
-        """The gradients with another vector as the head's part."""
-        changed, start = [], 0
-        for gradient, own in zip(gradients, self._in_head(), strict=True):
-            changed.append(head[start : start + gradient.numel()].view_as(gradient) if own else gradient)
-            start += gradient.numel() if own else 0
-        return changed
+    def _with_constrained(self, gradients: Gradients, vector: torch.Tensor) -> Gradients:
+        """The gradients with this vector as the part that is constrained."""
+        found = dict(zip(self.network.trained(), gradients, strict=True))
+        names = self._names()
+        parts = torch.split(vector, [found[name].numel() for name in names])
+        found.update({name: part.view_as(found[name]) for name, part in zip(names, parts, strict=True)})
+        return list(found.values())
+
+
+def _as_vector(gradients: Gradients) -> torch.Tensor:
+    return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 def nearest_allowed(gradient: torch.Tensor, constraints: torch.Tensor) -> tuple[torch.Tensor, bool]:

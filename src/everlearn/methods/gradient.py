@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -14,18 +15,19 @@ from everlearn.methods.network import Network, NetworkPredictor, Weights
 Gradients = list[torch.Tensor]
 """One tensor for each trained parameter, in the order of `Network.trained`."""
 
+RowChange = Callable[[torch.Tensor], torch.Tensor]
+"""What becomes of a tensor that has a row for each row of the head."""
+
 
 class GradientMethod(Method):
     """Trains a network; a subclass says on what and when."""
-
-    grows = True
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         super().__init__(config, parts)
         self.network = self.build_network(parts).train()
         self.network.count_on(self.ledger.train)
         self.optimiser = self._build_optimiser(self.network.trained())
-        self._count_trained()
+        self.count_trained()
         self.memory.judge = self.judge
 
     def build_network(self, parts: Parts) -> Network:
@@ -56,15 +58,18 @@ class GradientMethod(Method):
         gradients: Gradients = []
         with self.ledger.train.phase("gradient"):
             for loss in losses:
-                found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True)
+                # Where nothing learns (no head, and the encoder frozen) there is a loss all the same.
+                found = torch.autograd.grad(loss, list(at.values()), materialize_grads=True) if at else ()
                 gradients = list(torch._foreach_add(gradients, found) if gradients else found)
                 total = loss.detach() if total is None else total + loss.detach()
         assert total is not None, "a batch holds at least one example"
         return total, gradients
 
     def update(self, gradients: Gradients, replayed: bool = False) -> None:
-        """One AdamW step on the slow weights."""
+        """One AdamW step on the slow weights, if there are any."""
         trained = list(self.network.trained().values())
+        if not trained:
+            return
         with self.ledger.train.phase("optimiser"):
             for weight, gradient in zip(trained, gradients, strict=True):
                 weight.grad = gradient
@@ -85,13 +90,26 @@ class GradientMethod(Method):
         return Judgement(losses, self.problem.predict(logits, batch) == batch.labels)
 
     def grow(self) -> None:
-        """Rows for new labels, in the head and in its optimiser's moments."""
-        self._reshape_head(self.problem.grown)
-        self._count_trained()
+        """Rows for new labels, in the head and in all that is kept for each of its rows."""
+        self.change_rows(self.problem.grown)
+        self.count_trained()
+
+    def count_trained(self) -> None:
+        """Tell the ledger how many weights learn."""
+        self.ledger.parameters_trained = sum(weight.numel() for weight in self.network.trained().values())
 
     def forget(self, label: int) -> None:
         """Empty the label's row of the head; what the encoder has learned from a label cannot be told apart."""
-        self._reshape_head(lambda rows: self.problem.renewed(rows, label))
+        self.change_rows(lambda rows: self.problem.renewed(rows, label))
+
+    @torch.no_grad()
+    def change_rows(self, change: RowChange) -> None:
+        """Change the rows of the head and of its optimiser's moments; a method adds what else it keeps for each row."""
+        for weight in chain(self.network.head.parameters(), self.network.head.buffers()):
+            if weight.dim():  # a number belongs to all rows
+                weight.data = change(weight.data)  # the same parameter: optimiser and network go on holding it
+                moments = self.optimiser.state.get(weight, {})
+                moments.update({name: change(moment) for name, moment in moments.items() if moment.dim()})
 
     def copy_for_testing(self) -> Network:
         """A network of its own for a predictor, whose work counts as test time; what is frozen is shared."""
@@ -111,9 +129,8 @@ class GradientMethod(Method):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved weights and moments."""
+        self.grow()  # to the labels that the problem knew when this was saved
         trained = self.network.trained()
-        if any(weight.shape != state["weights"][name].shape for name, weight in trained.items()):
-            self.grow()  # to the labels that the problem knew when this was saved
         with torch.no_grad():
             for name, weight in trained.items():
                 weight.copy_(state["weights"][name])
@@ -127,16 +144,6 @@ class GradientMethod(Method):
         rows = self.problem.rows(batch)
         return [(part, self.problem.rows(part) / rows) for part in batch.split(self.config.micro_batch)]
 
-    @torch.no_grad()
-    def _reshape_head(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        for weight in self.network.head.parameters():
-            weight.data = change(weight.data)  # the same parameter: optimiser and network go on holding it
-            moments = self.optimiser.state.get(weight, {})
-            moments.update({name: change(moment) for name, moment in moments.items() if moment.shape})
-
-    def _count_trained(self) -> None:
-        self.ledger.parameters_trained = sum(weight.numel() for weight in self.network.trained().values())
-
     def _build_optimiser(self, trained: Weights) -> torch.optim.Optimizer:
         rate = self.learning_rate()
         head_rate = rate if self.config.head_lr is None else self.config.head_lr
@@ -144,3 +151,17 @@ class GradientMethod(Method):
         head = [weight for name, weight in trained.items() if name.startswith("head.")]
         groups = [{"params": body, "lr": rate}, {"params": head, "lr": head_rate}]
         return torch.optim.AdamW(groups, weight_decay=0.0, eps=1e-6, fused=True)
+
+
+@torch.no_grad()
+def with_rows_changed(kept: Iterable[torch.Tensor], names: Iterable[str], change: RowChange) -> Gradients:
+    """What is kept for each of these parameters, in their shapes, with the head's rows changed; it may be nothing yet.
+
+    A new label's row starts as a copy of the one for labels to come, whatever it holds: gradients and importance are
+    then those that a closed head would have for a class it has not seen.
+
+    >>> with_rows_changed([torch.ones(1), torch.zeros(1)], ["encoder.weights", "head.bias"], lambda rows: rows + 5)
+    [tensor([1.]), tensor([5.])]
+    """
+    pairs = zip(names, kept, strict=False)
+    return [change(tensor) if name.startswith("head.") and tensor.dim() else tensor for name, tensor in pairs]

@@ -12,6 +12,7 @@ import torch
 
 from everlearn.batches import Batch, Integers
 from everlearn.episodes import replay_size, steps_between_replays
+from everlearn.examples import UNLABELLED
 from everlearn.memory import Judgement
 from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.gradient import GradientMethod
@@ -27,20 +28,26 @@ ANSWERED_AT_ONCE = 128
 class LanguageMethod(GradientMethod):
     """Trains a language model where others train an encoder and a head."""
 
-    grows = False  # labels are part of what it learns to write
     family = "generative"
     test_cost = "one pass and a few tokens of answer"
     network: LanguageNetwork
 
     def build_network(self, parts: Parts) -> Network:
         """The causal language model that `--encoder` names."""
-        return LanguageNetwork(parts.encoder, parts.problem.label_names)
+        return LanguageNetwork(parts.encoder, self._labels())
 
     def loss(self, network: Network, batch: Batch, weights: Weights | None = None) -> torch.Tensor:
         """Answering, and λ times writing."""
         assert isinstance(network, LanguageNetwork)
         answering = network.answer_losses(batch.tokens, batch.labels).mean()
         return answering + self.config.writing_weight * network.writing_losses(batch.tokens, batch.labels).mean()
+
+    def grow(self) -> None:
+        """New labels are new answers: their names are all that is needed."""
+        self.network.name_labels(self._labels())
+
+    def forget(self, label: int) -> None:
+        """What a language model has learned from a label cannot be told apart."""
 
     def parts(self, batch: Batch, replayed: bool = False) -> list[tuple[Batch, float]]:
         """By examples: a text is read once, however many candidates it has."""
@@ -57,6 +64,9 @@ class LanguageMethod(GradientMethod):
         network = self.copy_for_testing()
         assert isinstance(network, LanguageNetwork)
         return AnswerPredictor(network, self.problem)
+
+    def _labels(self) -> dict[int, str]:
+        return dict(zip(self.problem.labels, self.problem.label_names, strict=True))
 
 
 class LAMOL(LanguageMethod):
@@ -119,14 +129,20 @@ class AnswerPredictor(Predictor):
 
     def __init__(self, network: LanguageNetwork, problem: Problem) -> None:
         self.network, self.problem = network.eval(), problem
+        self.labels = list(problem.labels)
 
     def predict(self, batch: Batch) -> Integers:
-        """The label answered to each text; texts of like length are asked together."""
+        """The label answered to each text, none while there are no labels; texts of like length are asked together."""
+        if not self.labels:
+            return np.full(len(batch), UNLABELLED)
         order = np.argsort(batch.tokens.lengths, kind="stable")
         found = [
-            self.network.answers(part.tokens, self.problem.choices(part))
-            for part in batch.take(order).split(ANSWERED_AT_ONCE)
+            self.network.answers(part.tokens, self._choices(part)) for part in batch.take(order).split(ANSWERED_AT_ONCE)
         ]
         predicted = np.empty(len(batch), dtype=np.int64)
         predicted[order] = np.concatenate(found)
         return predicted
+
+    def _choices(self, batch: Batch) -> list[Integers]:
+        """Without labels that the problem has met since."""
+        return [own[np.isin(own, self.labels)] for own in self.problem.choices(batch)]

@@ -4,7 +4,7 @@ A row reads `text question ANSWER label END`; with GENERATE in front of it, it i
 is the same for every example: there are no tasks to tell apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ class Wording:
     """The fixed parts of a row as token ids."""
 
     question: Integers
-    labels: Ragged
+    labels: Mapping[int, tuple[int, ...]]
     answer: int
     end: int
     generate: int
@@ -42,9 +42,14 @@ class Wording:
     """Tokens in the longest row."""
 
     @property
+    def longest_label(self) -> int:
+        """Tokens in the longest label's name."""
+        return max(map(len, self.labels.values()), default=0)
+
+    @property
     def room(self) -> int:
         """Tokens that are left for a text."""
-        return self.longest - len(self.question) - int(self.labels.lengths.max()) - 3
+        return self.longest - len(self.question) - self.longest_label - 3
 
     def prompt(self, text: Integers) -> list[int]:
         """What an answer is asked for with."""
@@ -52,7 +57,7 @@ class Wording:
 
     def row(self, text: Integers, label: int) -> list[int]:
         """The whole row."""
-        return [*self.prompt(text), *self.labels[label].tolist(), self.end]
+        return [*self.prompt(text), *self.labels[label], self.end]
 
     def read(self, row: Sequence[int]) -> tuple[list[int], int] | None:
         """Text and label of a row that was written; None where it is not one."""
@@ -64,37 +69,45 @@ class Wording:
         start = middle - len(self.question)
         if start < 1 or row[start:middle] != self.question.tolist() or self.generate in row[:start]:
             return None
-        for label in range(len(self.labels)):
-            if row[middle + 1 :] == self.labels[label].tolist():
-                return row[:start], label
-        return None
+        said = tuple(row[middle + 1 :])
+        return next(((row[:start], label) for label, words in self.labels.items() if words == said), None)
 
 
 class LanguageNetwork(Network):
     """The language model, in the place of encoder and head; it counts its own tokens."""
 
-    def __init__(self, encoder: Encoder, names: Sequence[str]) -> None:
+    def __init__(self, encoder: Encoder, names: Mapping[int, str]) -> None:
         nn.Module.__init__(self)
         self.model: PreTrainedModel = load_causal(encoder)
-        vocabulary = len(self.model.get_input_embeddings().weight)  # type: ignore[arg-type]
+        self._vocabulary = len(self.model.get_input_embeddings().weight)  # type: ignore[arg-type]
         # Three marks that no text contains.
-        self.model.resize_token_embeddings(vocabulary + 3, mean_resizing=False)
-        tokenizer = encoder.tokenizer
+        self.model.resize_token_embeddings(self._vocabulary + 3, mean_resizing=False)
+        self.tokenizer = encoder.tokenizer
+        self.name_labels(names)
+        self.meter = Meter()
+
+    def name_labels(self, names: Mapping[int, str]) -> None:
+        """Answer with these names from now on."""
+        numbered = [f" {name} {label}" for label, name in names.items()]
+        said = self.tokenizer.second_segments([QUESTION, *(f" {name}" for name in names.values()), *numbered]).tokens
+        labels: dict[int, tuple[int, ...]] = {}
+        for place, label in enumerate(names, start=1):
+            words = tuple(said[place].tolist())
+            # Names that are the same to this tokenizer are told apart by number; the first keeps what it was called.
+            labels[label] = words if words not in labels.values() else tuple(said[place + len(names)].tolist())
         self.wording = Wording(
-            question=tokenizer.second_segments([QUESTION]).tokens[0],
-            labels=tokenizer.second_segments([f" {name}" for name in names]).tokens,
-            answer=vocabulary,
-            end=vocabulary + 1,
-            generate=vocabulary + 2,
-            longest=tokenizer.max_length,
+            question=said[0],
+            labels=labels,
+            answer=self._vocabulary,
+            end=self._vocabulary + 1,
+            generate=self._vocabulary + 2,
+            longest=self.tokenizer.max_length,
         )
-        self.token_dtype = tokenizer.dtype
         if self.wording.room < 1:
             raise UserError(
-                f"max_length ({tokenizer.max_length}) leaves no room for a text beside the question and the longest "
+                f"max_length ({self.wording.longest}) leaves no room for a text beside the question and the longest "
                 "label's name: raise --max-length."
             )
-        self.meter = Meter()
 
     @property
     def device(self) -> torch.device:
@@ -121,7 +134,7 @@ class LanguageNetwork(Network):
         """The label that is answered to each text, token by token the likeliest among those of its choices."""
         prompts = [self.wording.prompt(texts[row]) for row in range(len(texts))]
         ids, mask = self._padded(prompts, left=True)
-        words = [tuple(self.wording.labels[label].tolist()) for label in range(len(self.wording.labels))]
+        words = self.wording.labels
         width = ids.shape[1]
 
         def allowed(row: int, so_far: torch.Tensor) -> list[int]:
@@ -130,9 +143,7 @@ class LanguageNetwork(Network):
             following = {word[len(said)] for word in going if word[: len(said)] == said and len(word) > len(said)}
             return sorted(following) or [self.wording.end]
 
-        written = self._generate(
-            ids, mask, int(self.wording.labels.lengths.max()) + 1, prefix_allowed_tokens_fn=allowed
-        )
+        written = self._generate(ids, mask, self.wording.longest_label + 1, prefix_allowed_tokens_fn=allowed)
         found = []
         for row, answer in enumerate(written[:, width:].tolist()):
             said = tuple(answer[: answer.index(self.wording.end)])
@@ -151,7 +162,7 @@ class LanguageNetwork(Network):
             )
         read = [found for row in written[:, 1:].tolist() if (found := self.wording.read(row)) is not None]
         return Batch(
-            Ragged.from_rows([text for text, _ in read], self.token_dtype),
+            Ragged.from_rows([text for text, _ in read], self.tokenizer.dtype),
             Ragged.from_rows([[label] for _, label in read]),
         )
 

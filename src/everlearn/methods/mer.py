@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from everlearn.batches import Batch
-from everlearn.methods.base import MethodConfig, Observations, Parts
+from everlearn.methods.base import Chosen, MethodConfig, Observations, Parts
 from everlearn.methods.meta import sgd_step
 from everlearn.methods.replay import SparseReplay
 from everlearn.methods.reptile import copied, interpolate, put
@@ -46,6 +46,13 @@ class MER(SparseReplay):
     def finish(self) -> Observations:
         """Batches that waited for a replay which does not come take the plain step."""
         return self._learn_plainly(self.waiting)
+
+    def discard(self, chosen: Chosen) -> int:
+        """Take examples out of the batches that wait."""
+        before = sum(map(len, self.waiting))
+        kept = [batch.without(chosen(batch)) for batch in self.waiting]
+        self.waiting = [batch for batch in kept if len(batch)]
+        return before - sum(map(len, self.waiting))
 
     def reptile(self, examples: Batch) -> torch.Tensor:
         """MER's algorithm over these examples, in random order; the mean loss."""

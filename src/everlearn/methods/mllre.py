@@ -7,6 +7,7 @@ from typing import Any
 
 from everlearn.batches import Batch
 from everlearn.methods.base import MethodConfig, Observations, Parts
+from everlearn.methods.gradient import RowChange, with_rows_changed
 from everlearn.methods.replay import Replay
 from everlearn.methods.reptile import copied, interpolate, put
 
@@ -14,7 +15,6 @@ from everlearn.methods.reptile import copied, interpolate, put
 class MLLRE(Replay):
     """REPLAY, whose weights are drawn back towards where they stood at the replay before."""
 
-    grows = False  # its head is built for all labels at once
     name = "mllre"
     summary = "replay, and Reptile over all steps between two replays"
     family = "relations"
@@ -33,6 +33,12 @@ class MLLRE(Replay):
             put(interpolate(self.anchor, trained, self.config.mllre_epsilon), trained)
             self.anchor = copied(trained)
         return observations
+
+    def change_rows(self, change: RowChange) -> None:
+        """Those of θ₀ too."""
+        super().change_rows(change)
+        changed = with_rows_changed(self.anchor.values(), self.anchor, change)
+        self.anchor = dict(zip(self.anchor, changed, strict=True))
 
     def state(self) -> dict[str, Any]:
         """With θ₀."""

@@ -46,7 +46,6 @@ class PlasticHead(nn.Linear):
 class PlasticOMLER(MetaMethod):
     """Fast weights: the head's Hebbian trace."""
 
-    grows = False  # its traces have a row for each label known at the start
     name = "oml-er-plastic"
     summary = "oml-er whose head adapts by Hebbian traces with learned plasticity in place of SGD"
     test_cost = "m Hebbian updates from memory, one pass"
@@ -68,7 +67,7 @@ class PlasticOMLER(MetaMethod):
             sizes = [self.problem.rows(batch) for batch in support]
             for batch, seen in zip(support, torch.split(features, sizes), strict=True):
                 meter.inner_steps += 1
-                trace = head.imprint(trace, seen, self.problem.wanted(batch, head.out_features).to(seen))
+                trace = head.imprint(trace, seen, self.problem.wanted(batch, len(trace)).to(seen))
         return {TRACE: trace}
 
     def learn(self, episode: Episode) -> Observations:

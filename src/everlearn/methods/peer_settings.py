@@ -19,6 +19,8 @@ class PeerSettings:
     ewc_lambda: float = setting(100.0, "λ, how strongly important weights are held (ewc)")
     ewc_decay: float = setting(0.9, "share of the old importance that stays when a replay measures it anew (ewc)")
     gem_groups: int = setting(5, "groups of labels that stand for tasks (gem)")
+    gem_gradients: str = setting("head", "what is constrained: head, or lora, which also trains adapters only (gem)")
+    lora_rank: int = setting(8, "rank of the adapters (gem with lora)")
     mer_beta: float = setting(0.03, "β, how far a batch's steps are followed (mer)")
     mer_gamma: float = setting(1.0, "γ, how far all steps of a replay are followed (mer)")
     mllre_epsilon: float = setting(0.5, "ε, how far the weights follow what was learned since the last replay (mllre)")

@@ -17,8 +17,6 @@ class Problem(ABC):
 
     room: int = 0
     """How many tokens are kept free behind a text for what the problem puts there."""
-    label_names: Sequence[str]
-    """What the labels are called, in words."""
 
     @abstractmethod
     def tokenise(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
@@ -78,6 +76,16 @@ class Problem(ABC):
     @abstractmethod
     def labels(self) -> Sequence[int]:
         """The labels there are to choose from, in the order of the columns of `scores`."""
+
+    @property
+    @abstractmethod
+    def label_names(self) -> Sequence[str]:
+        """What they are called, in words, in the same order."""
+
+    @property
+    def contenders(self) -> Sequence[int]:
+        """All that a loss is over: the labels, and `UNLABELLED` where something stands for labels to come."""
+        return self.labels
 
     @abstractmethod
     def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:

@@ -19,7 +19,7 @@ class Classification(Problem):
 
     def __init__(self, classes: int, names: Sequence[str] | None = None) -> None:
         self.classes = classes
-        self.label_names = names or [str(label) for label in range(classes)]
+        self._names = () if names is None else names
 
     def tokenise(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Token ids, and the label as a target row of one."""
@@ -76,7 +76,7 @@ class Classification(Problem):
 
     def choices(self, batch: Batch) -> list[Integers]:
         """All classes."""
-        return [np.arange(self.classes)] * len(batch)
+        return [np.array(self.labels, dtype=np.int64)] * len(batch)
 
     def choose(self, scores: torch.Tensor, batch: Batch) -> Integers:
         """The class with the largest score."""
@@ -87,6 +87,11 @@ class Classification(Problem):
     def labels(self) -> Sequence[int]:
         """Every class."""
         return range(self.classes)
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The names given, and numbers for whatever has none."""
+        return [self._names[label] if label < len(self._names) else str(label) for label in self.labels]
 
     def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
         """The logits themselves."""

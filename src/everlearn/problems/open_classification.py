@@ -23,14 +23,20 @@ TO_COME = 1
 class OpenClassification(Classification):
     """One softmax over the labels met so far, in the order in which the stream first showed them."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        """`names` holds what a label is called, by its number; it is looked up when the label is met."""
+        super().__init__(0, names)
         self._rows: dict[int, int] = {}
 
     @property
     def labels(self) -> Sequence[int]:
         """Every label met so far."""
         return list(self._rows)
+
+    @property
+    def contenders(self) -> Sequence[int]:
+        """With the row for labels to come, which takes part in every loss as a closed head's unseen classes do."""
+        return [UNLABELLED, *self._rows]
 
     def meet(self, batch: Batch) -> bool:
         """Give each label that is new the next row."""
@@ -55,14 +61,16 @@ class OpenClassification(Classification):
         return torch.cat([rows, rows[:TO_COME].expand(missing, *rows.shape[1:])])
 
     def renewed(self, rows: torch.Tensor, label: int) -> torch.Tensor:
-        """With the label's row as if it had only now been met."""
-        rows = rows.clone()
-        rows[self._rows[label]] = rows[0]
+        """With the label's row as if it had only now been met; what is older than the label has none."""
+        row = self._rows[label]
+        if row < len(rows):
+            rows = rows.clone()
+            rows[row] = rows[0]
         return rows
 
     def columns(self, labels: Iterable[int]) -> list[int]:
-        """The rows that the labels were given when they were met."""
-        return [self._rows[label] for label in labels]
+        """The rows that the labels were given when they were met; the first for labels to come."""
+        return [0 if label == UNLABELLED else self._rows[label] for label in labels]
 
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:
         """The label with the largest logit; none while no label has been met."""

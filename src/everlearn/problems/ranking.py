@@ -29,7 +29,7 @@ class Ranking(Problem):
     """Choose among an example's candidates. A target row holds the label and, behind it, all candidates."""
 
     def __init__(self, names: Sequence[str], tokenizer: Tokenizer) -> None:
-        self.label_names = names
+        self._names = names
         self._seconds = tokenizer.second_segments(names)
         self.room = int(self._seconds.tokens.lengths.max())
         if tokenizer.max_length - self.room < SHORTEST_SENTENCE:
@@ -106,6 +106,11 @@ class Ranking(Problem):
     def labels(self) -> Sequence[int]:
         """Every label that has a name."""
         return range(len(self._seconds))
+
+    @property
+    def label_names(self) -> Sequence[str]:
+        """The names given."""
+        return self._names
 
     def scores(self, logits: torch.Tensor, batch: Batch) -> Floats:
         """The logit of each candidate."""
