@@ -85,6 +85,19 @@ def test_what_is_piped_in(everlearn: CommandLine, tmp_path: Path, monkeypatch: p
     assert "unknown format 'xml'" in err
 
 
+def test_a_method_that_gives_labels_only_can_be_asked_too(everlearn: CommandLine, tmp_path: Path):
+    data = write(tmp_path / "a.csv", rows(24))
+    model = tmp_path / "model"
+    code, _, err = everlearn("learn", model, data, "--method", "mbpa++", *TINY)
+    assert code == 0, err
+    code, out, err = everlearn("predict", model, data)
+    assert code == 0, err
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert len(answers) == 24
+    assert all(answer["probability"] is None for answer in answers)
+    assert {answer["label"] for answer in answers} <= {label for _, label in rows(24)}
+
+
 def test_mistakes_end_with_one_sentence(everlearn: CommandLine, tmp_path: Path):
     data = write(tmp_path / "a.csv", rows(8))
     model = tmp_path / "model"

@@ -39,6 +39,17 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
+def test_a_method_that_gives_labels_only_is_served_without_probabilities(tmp_path: Path):
+    LifelongClassifier(**{**SETTINGS, "method": "mbpa++"}).begin().save(tmp_path / "model")
+    with service(tmp_path / "model") as (client, _):
+        client.wait_until_learned(client.teach(*pairs(24))[-1])
+        status, answer = client.post("/predictions", {"texts": ["the of and"]})
+    assert status == 200
+    (prediction,) = answer["predictions"]
+    assert prediction["label"] in ("label0", "label1")
+    assert prediction["ranking"] == [{"label": prediction["label"], "probability": None}]
+
+
 def test_it_learns_and_predicts(client: Client):
     status, answer = client.post("/predictions", {"texts": ["the of and", "to in is"]})
     assert status == 200

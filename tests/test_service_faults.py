@@ -27,7 +27,7 @@ def test_what_was_acknowledged_is_learned_exactly_once_though_the_service_is_kil
 def test_a_model_whose_service_was_killed_equals_one_that_never_was(tmp_path: Path):
     examples = [(example.text, f"label{example.label}") for example in labelled_texts(900, range(6))]
     folder = tmp_path / "model"
-    process = Process(folder, *OPTIONS)
+    process = Process(folder, *OPTIONS, "--method", "replay")  # which also draws, and whose optimiser remembers
     process.client.teach(*examples[:600])
     process.client.wait_until_learned(300)  # beyond a checkpoint, and before the end
     process.kill()
@@ -35,7 +35,7 @@ def test_a_model_whose_service_was_killed_equals_one_that_never_was(tmp_path: Pa
     again.client.teach(*examples[600:])
     assert again.client.get("/examples/900")[0] == 200
     again.stop()  # drains
-    whole = LifelongClassifier(**SETTINGS).partial_fit(*zip(*examples, strict=True))
+    whole = LifelongClassifier(method="replay", **SETTINGS).partial_fit(*zip(*examples, strict=True))
     assert_same_state(knowledge(LifelongClassifier.load(folder)), knowledge(whole))
 
 

@@ -15,6 +15,14 @@ from everlearn.problems import Problem
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """A label, and how likely it is where the method says so."""
+
+    label: Label
+    probability: float | None
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """Predicts with one state of the model; may be used in another thread while the model goes on learning."""
 
@@ -38,6 +46,15 @@ class Snapshot:
         if not isinstance(self.predictor, ScoringPredictor):
             raise UserError("this method gives labels only: choose another where probabilities are needed.")
         return self._probabilities(self.predictor, self.tokenise(texts))
+
+    def ranked(self, texts: Sequence[str], most: int) -> list[list[Ranked]]:
+        """The likeliest labels of each text, the best first; only one, of unknown probability, where a method says no
+        more."""
+        if not isinstance(self.predictor, ScoringPredictor):
+            return [[Ranked(label, None)] for label in self.predict(texts)]
+        classes = self.classes
+        best = [(shares, (-shares).argsort(kind="stable")[:most].tolist()) for shares in self.probabilities(texts)]
+        return [[Ranked(classes[place], float(shares[place])) for place in places] for shares, places in best]
 
     def predict(self, texts: Sequence[str]) -> list[Label]:
         """The label chosen for each text."""

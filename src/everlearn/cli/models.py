@@ -95,13 +95,10 @@ def predict(
 ) -> None:
     """Predict the label of each text: a line of JSON each, as they come."""
     snapshot = load_model(model)[0].snapshot()
-    classes = snapshot.classes
     for texts in portions(_texts(file, text_column, form), 1 if file == STDIN else 64):
-        shares = snapshot.probabilities(texts)
-        for text, own in zip(texts, shares, strict=True):
-            best = int(own.argmax())
-            line = {"label": classes[best], "probability": round(float(own[best]), 4), "text": text}
-            print(json.dumps(line, ensure_ascii=False), flush=True)
+        for text, (best,) in zip(texts, snapshot.ranked(texts, 1), strict=True):
+            share = None if best.probability is None else round(best.probability, 4)
+            print(json.dumps({"label": best.label, "probability": share, "text": text}, ensure_ascii=False), flush=True)
 
 
 @app.command()

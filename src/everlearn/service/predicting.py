@@ -4,7 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from everlearn.classifier import Snapshot
@@ -99,12 +99,5 @@ class Predicting(threading.Thread):
         snapshot = self._snapshot()
         if snapshot is None:
             raise NothingLearnedError
-        classes = snapshot.classes
-        answers = []
-        for shares in snapshot.probabilities(texts):
-            ranking = [
-                {"label": classes[place], "probability": float(shares[place])}
-                for place in (-shares).argsort(kind="stable")[:RANKED].tolist()
-            ]
-            answers.append({**ranking[0], "ranking": ranking})
-        return answers
+        rankings = [list(map(asdict, ranked)) for ranked in snapshot.ranked(texts, RANKED)]
+        return [{**ranking[0], "ranking": ranking} for ranking in rankings]

@@ -66,10 +66,10 @@ class PredictionsRequest(Request):
 
 
 class Ranked(BaseModel):
-    """A label and how likely it is; not calibrated."""
+    """A label and how likely it is, not calibrated; null where the method gives labels only."""
 
     label: str | int
-    probability: float
+    probability: float | None
 
 
 class Prediction(Ranked):

@@ -103,7 +103,8 @@ find("ask").addEventListener("submit", (event) => {
     try {
       const [answer] = (await call("/predictions", { texts: [find("ask-text").value] })).predictions;
       const list = element("ul", "bars");
-      list.append(...answer.ranking.map((one) => bar(String(one.label), one.probability, percent(one.probability))));
+      const likely = answer.ranking.filter((one) => one.probability !== null);
+      list.append(...likely.map((one) => bar(String(one.label), one.probability, percent(one.probability))));
       result.className = "result";
       result.replaceChildren(element("p", "answer", String(answer.label)), list);
     } catch (error) {
