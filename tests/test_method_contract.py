@@ -394,7 +394,6 @@ class Contract(OfMethods):
     @pytest.mark.parametrize(
         "settings",
         [
-            {},
             {"batch_size": 5, "support_batches": 3, "replay_rate": 0.26},
             {"batch_size": 3, "support_batches": 1, "replay_interval": 7, "replay_rate": 1.0},
         ],
@@ -406,7 +405,7 @@ class Contract(OfMethods):
         size = int(chosen["replay_rate"] * chosen["replay_interval"])
         method = make(name, case, **settings)
         seen = 0
-        for batch in tokenised(case.examples(96, 1), chosen["batch_size"], case.problem):
+        for batch in tokenised(case.examples(60, 1), chosen["batch_size"], case.problem):
             feed(method, [batch])
             seen += len(batch)
             assert method.ledger.train.memory_reads <= size * (seen // chosen["replay_interval"])
