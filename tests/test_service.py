@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import sqlite3
 import threading
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("fastapi", reason="the service needs the extra `service`")
+
+from fastapi import FastAPI
 
 from everlearn import LifelongClassifier
 from everlearn.classifier import storage
@@ -40,7 +43,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def test_a_method_that_gives_labels_only_is_served_without_probabilities(tmp_path: Path):
-    LifelongClassifier(**{**SETTINGS, "method": "mbpa++"}).begin().save(tmp_path / "model")
+    classifier = LifelongClassifier("mbpa++", encoder="tiny", settings={"replay_interval": 8, "replay_rate": 0.5})
+    classifier.begin().save(tmp_path / "model")
     with service(tmp_path / "model") as (client, _):
         client.wait_until_learned(client.teach(*pairs(24))[-1])
         status, answer = client.post("/predictions", {"texts": ["the of and"]})
@@ -48,6 +52,15 @@ def test_a_method_that_gives_labels_only_is_served_without_probabilities(tmp_pat
     (prediction,) = answer["predictions"]
     assert prediction["label"] in ("label0", "label1")
     assert prediction["ranking"] == [{"label": prediction["label"], "probability": None}]
+
+
+def test_answers_are_not_held_back_by_the_network(tmp_path: Path):
+    """An answer goes out in two parts; the second must not wait until the first is acknowledged."""
+    _, listening = server.web_server(FastAPI(), "127.0.0.1", 0)
+    with listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_it_learns_and_predicts(client: Client):
