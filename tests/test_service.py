@@ -259,12 +259,10 @@ def test_requests_that_wait_together_are_answered_together(tmp_path: Path, monke
         assert snapshot is not None
 
         class Slow:
-            classes = snapshot.classes
-
-            def probabilities(self, texts: list[str]) -> object:
+            def ranked(self, texts: list[str], most: int) -> object:
                 sizes.append(len(texts))
                 go_on.wait(30)
-                return snapshot.probabilities(texts)
+                return snapshot.ranked(texts, most)
 
         learning.snapshot = Slow()  # type: ignore[assignment]
         answers: list[tuple[int, object]] = []
@@ -273,7 +271,8 @@ def test_requests_that_wait_together_are_answered_together(tmp_path: Path, monke
             for _ in range(9)
         ]
         threads[0].start()
-        while not sizes:
+        deadline = time.monotonic() + 30
+        while not sizes and time.monotonic() < deadline:
             time.sleep(0.01)
         for thread in threads[1:]:
             thread.start()
