@@ -88,6 +88,26 @@ def test_slda_shrinks_as_few_or_many_examples_need(batches: int, make_method: Me
     assert np.allclose(found, reference.covariance_, rtol=1e-6, atol=1e-12)
 
 
+def test_slda_draws_means_together_that_few_examples_stand_behind(make_method: MethodFactory):
+    """Worked by hand: the share of its distance that a mean keeps is s / (s + tr(ΛΣ)/n)."""
+    batches = tokenised(labelled_texts(64, [0] * 10 + [1] * 5 + [2], seed=4), 16)
+    method = learned(make_method, "slda", batches, shrunken_means=True)
+    features, labels = features_of(*batches), labels_of(*batches)
+    counts = np.bincount(labels)
+    means = np.stack([features[labels == label].mean(axis=0) for label in range(3)])
+    around = features - means[labels]
+    inverse = np.linalg.inv(method.covariance().numpy())
+    away = means - features.mean(axis=0)
+    distances = np.einsum("ci,ij,cj->c", away, inverse, away)
+    errors = np.trace(inverse @ (around.T @ around) / len(features)) / counts
+    signal = (counts * (distances - errors)).sum() / counts.sum()
+    assert signal > 0
+    kept = signal / (signal + errors)
+    assert kept[0] > kept[1] > kept[2]
+    found = method.shrunken(method.sums.means, torch.linalg.cholesky(method.covariance())).numpy()
+    np.testing.assert_allclose(found[:3], features.mean(axis=0) + kept[:, None] * away, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("shrinkage", [None, 0.0, 1e-4])
 @pytest.mark.parametrize("repeated", [1, 50])
 def test_slda_can_live_with_texts_that_are_all_the_same(

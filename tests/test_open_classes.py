@@ -95,7 +95,7 @@ class TestEveryMethod:
         np.testing.assert_allclose(shares.sum(axis=1), 1)
         assert (np.array(predictor.labels)[shares.argmax(axis=1)] == predictor.predict(test)).all()
 
-    @pytest.mark.parametrize("stop", [0, 3, 7, 13])
+    @pytest.mark.parametrize("stop", [3, 13])
     def test_it_goes_on_from_a_checkpoint_into_a_head_that_has_grown(self, name: str, stop: int, tmp_path: Path):
         batches = tokenised(STREAM, 4)
         whole = make(name)
