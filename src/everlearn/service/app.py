@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from everlearn import __version__
 from everlearn.service import schemas
+from everlearn.service.connection import while_connected
 from everlearn.service.guard import Guard
 from everlearn.service.journal import JournalFullError
 from everlearn.service.learning import Learning
@@ -97,13 +98,13 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
         return schemas.ExampleResponse(id=number, learned=number <= learning.position)
 
     @app.post("/predictions", responses={409: {"model": schemas.ErrorResponse}})
-    async def predict(request: schemas.PredictionsRequest) -> schemas.PredictionsResponse:
+    async def predict(request: schemas.PredictionsRequest, connection: Request) -> schemas.PredictionsResponse:
         """Predict the labels of texts, with what is known at this moment."""
         start = time.perf_counter()
         try:
-            answers = await predicting.predict(request.texts)
+            answers = await while_connected(connection, predicting.predict(request.texts))
         except BusyError as error:
-            raise HTTPException(429, "too many requests are waiting: try again.", {"Retry-After": "1"}) from error
+            raise HTTPException(429, "too many texts are waiting: try again.", {"Retry-After": "1"}) from error
         except NothingLearnedError as error:
             raise HTTPException(409, "nothing has been learned yet: send some examples first.") from error
         metrics.seconds.observe(time.perf_counter() - start)
