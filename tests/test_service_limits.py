@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ pytest.importorskip("fastapi", reason="the service needs the extra `service`")
 from everlearn.classifier.snapshot import Ranked
 from everlearn.service import predicting
 from everlearn.service.predicting import BusyError, Predicting
-from running_service import service
+from running_service import OPTIONS, Process, service
 
 
 class Stub:
@@ -162,3 +163,50 @@ def test_clients_that_hang_up_are_not_worked_for(tmp_path: Path):
         stub.go_on.set()
         assert client.post("/predictions", {"texts": ["next"]})[0] == 200
         assert stub.slices == [["given up"] * 64, ["next"]]
+
+
+def test_a_model_that_could_not_be_saved_is_not_said_to_be(tmp_path: Path):
+    process = Process(tmp_path / "model", *OPTIONS)
+    checkpoints = tmp_path / "model" / "checkpoints"
+    shutil.rmtree(checkpoints)
+    checkpoints.write_text("in the way")
+    process.client.wait_until_learned(process.client.teach(("the of", "a"), ("to in", "b"))[-1])
+    said = process.stop()
+    assert process.process.returncode == 1, said
+    assert "not everything is saved (" in said
+    assert "learned and saved" not in said
+
+
+def test_the_host_it_is_served_on_is_answered(tmp_path: Path):
+    with service(tmp_path / "model", host="127.0.0.2") as (client, _):
+        for name, status in (("127.0.0.2:8000", 200), ("LOCALHOST", 200), ("127.0.0.3", 421), ("evil.example", 421)):
+            assert client.send("GET", "/model", headers={"Host": name})[0] == status
+
+
+def test_with_a_token_a_proxy_may_keep_its_name(tmp_path: Path):
+    with service(tmp_path / "model", token="secret") as (client, _):
+        assert client.send("GET", "/model", headers={"Host": "texts.example"})[0] == 200
+        client.token = "wrong"
+        assert client.send("GET", "/model", headers={"Host": "texts.example"})[0] == 401
+
+
+def test_more_examples_than_may_ever_wait_are_refused_for_good(tmp_path: Path):
+    with service(tmp_path / "model", most_waiting=3) as (client, _):
+        status, answer = client.post("/examples", {"examples": [{"text": "a", "label": "b"}] * 4})
+        assert (status, answer["error"]) == (413, "no more than 3 examples may wait: send fewer at a time.")
+        client.teach(*[("a", "b")] * 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ('application/json; charset="utf-8"', 409),
+        ("Application/JSON;charset=UTF-8", 409),
+        ("application/json; charset=latin-1", 415),
+        ("application/json-seq", 415),
+        ("text/plain; application/json", 415),
+    ],
+)
+def test_content_types_however_they_are_spelled(tmp_path: Path, kind: str, status: int):
+    with service(tmp_path / "model") as (client, _):
+        assert client.send("POST", "/predictions", b'{"texts": ["a"]}', {"Content-Type": kind})[0] == status

@@ -121,7 +121,7 @@ class Predicting(threading.Thread):
     def _next(self) -> list[tuple[_Request, list[str]]]:
         """What goes through the encoder next: the first in turn, and what fits beside it; nothing at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._stopping)
+            self._changed.wait_for(self._ready)
             if not self._waiting:
                 return []
             snapshot = self._waiting[0].snapshot or self._snapshot()
@@ -132,12 +132,20 @@ class Predicting(threading.Thread):
                 if request.snapshot is not None and request.snapshot is not snapshot:
                     break
                 self._waiting.popleft()
+                if slices and request.answer.done():
+                    continue
                 taken = request.slice(texts, characters)
                 request.snapshot = snapshot
                 slices.append((request, taken))
                 texts -= len(taken)
                 characters -= sum(map(len, taken))
             return slices
+
+    def _ready(self) -> bool:
+        """Whether somebody waits or it is time to end; who has just gone and not been removed yet is passed over."""
+        while self._waiting and self._waiting[0].answer.done():
+            self._waiting.popleft()
+        return bool(self._waiting) or self._stopping
 
     def _again(self, request: _Request) -> None:
         with self._changed:
