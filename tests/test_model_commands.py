@@ -78,7 +78,7 @@ def test_what_is_piped_in(everlearn: CommandLine, tmp_path: Path, monkeypatch: p
     assert everlearn("learn", model, "-", "--format", "csv")[0] == 0
     pipe("the of and\n\nit for on\n")
     code, out, _ = everlearn("predict", model, "-")
-    assert [json.loads(line)["text"] for line in out.splitlines()] == ["the of and", "it for on"]
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["the of and", "", "it for on"]
     pipe("a,b\n")
     code, _, err = everlearn("learn", model, "-", "--format", "xml")
     assert code == 2

@@ -188,7 +188,7 @@ def test_before_anything_is_learned(tmp_path: Path):
 
 
 def test_a_token_is_asked_for(tmp_path: Path):
-    with service(tmp_path / "model", token="secret ✓", loopback_only=False) as (client, _):
+    with service(tmp_path / "model", token="secret ✓") as (client, _):
         client.token = None
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic c2VjcmV0"}):
             for path in ("/model", "/metrics", "/openapi.json", "/examples/1"):

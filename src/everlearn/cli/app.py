@@ -32,6 +32,12 @@ def main() -> None:
     except UserError as error:
         print(f"everlearn: {error}", file=sys.stderr)
         sys.exit(2)
+    except ValueError as error:
+        # By its name: to import scikit-learn for it would make every command slower.
+        if type(error).__name__ != "NotFittedError":
+            raise
+        print("everlearn: this model knows no label yet: let it learn some examples first.", file=sys.stderr)
+        sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print(

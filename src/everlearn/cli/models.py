@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from everlearn.classifier import LifelongClassifier, storage
@@ -93,12 +94,17 @@ def predict(
     text_column: TextColumn = "text",
     form: Annotated[str | None, typer.Option("--format", help="csv, tsv, jsonl or txt (one text a line).")] = None,
 ) -> None:
-    """Predict the label of each text: a line of JSON each, as they come."""
+    """Predict the label of each text: a line of JSON for each row, as they come, null where it is blank."""
     snapshot = load_model(model)[0].snapshot()
     for texts in portions(_texts(file, text_column, form), 1 if file == STDIN else 64):
-        for text, (best,) in zip(texts, snapshot.ranked(texts, 1), strict=True):
-            share = None if best.probability is None else round(best.probability, 4)
-            print(json.dumps({"label": best.label, "probability": share, "text": text}, ensure_ascii=False), flush=True)
+        written = [text for text in texts if text]
+        answers = iter(snapshot.ranked(written, 1) if written else [])
+        for text in texts:
+            label, share = None, None
+            if text:
+                (best,) = next(answers)
+                label, share = best.label, None if best.probability is None else round(best.probability, 4)
+            print(json.dumps({"label": label, "probability": share, "text": text}, ensure_ascii=False), flush=True)
 
 
 @app.command()
@@ -127,7 +133,7 @@ def score(
         return
     table = Table("label", "examples", "right", box=None, pad_edge=False)
     for label, share in shares.items():
-        table.add_row(str(label), f"{len(hits[label]):,}", f"{share:.1%}")
+        table.add_row(escape(str(label)), f"{len(hits[label]):,}", f"{share:.1%}")
     Console().print(table)
     Console().print(f"accuracy {accuracy:.1%} over {len(rows):,} examples")
 
@@ -165,9 +171,9 @@ def inspect_model(model: Model, as_json: Json = False) -> None:
         ("size on disk", f"{size / 1e6:,.1f} MB"),
         ("labels", f"{len(classifier.classes_):,}"),
     ):
-        table.add_row(f"[bold]{name}[/bold]", str(value))
+        table.add_row(f"[bold]{name}[/bold]", escape(str(value)))
     for label, count in classifier.counts_.items():
-        table.add_row("", f"{label}: {count:,}")
+        table.add_row("", escape(f"{label}: {count:,}"))
     Console().print(table)
 
 
@@ -200,10 +206,8 @@ def _rows(file: Path, text: str, label: str, form: str | None) -> Iterator[Row]:
 
 def _texts(file: Path, column: str, form: str | None) -> Iterator[str]:
     if form == "txt" or (form is None and (file == STDIN or file.suffix == ".txt")):
-        found = (line.strip() for line in lines(file))
-    else:
-        found = (values[0] for _, values in records(file, [column], _suffix(file, form)))
-    return (text for text in found if text)
+        return (line.strip() for line in lines(file))
+    return (values[0] for _, values in records(file, [column], _suffix(file, form)))
 
 
 @contextmanager

@@ -32,4 +32,5 @@ def serve(
     except ImportError as error:
         raise UserError(f"serving needs more packages ({error}): run `pip install 'everlearn[service]'`.") from error
     chosen = model_params({**given(None, options), **({} if seed is None else {"seed": seed})})
-    run_service(model, host, port, token, most_waiting, chosen, Screen())
+    if not run_service(model, host, port, token, most_waiting, chosen, Screen()):
+        raise typer.Exit(1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from everlearn.report.results import MethodRuns, ResultDict, Spread, by_method, describe, spread
@@ -28,7 +29,7 @@ def comparison_rows(results: Sequence[ResultDict]) -> list[Row]:
 def comparison_table(results: Sequence[ResultDict]) -> Table:
     """The table for the terminal; a line sets off the upper bounds from the lifelong methods."""
     table = Table(
-        title=describe(results),
+        title=escape(describe(results)),
         title_justify="left",
         title_style="",
         box=box.HORIZONTALS,
@@ -47,7 +48,7 @@ def comparison_table(results: Sequence[ResultDict]) -> Table:
     for row in comparison_rows(results):
         if previous and previous.lifelong and not row.lifelong:
             table.add_section()
-        table.add_row(*row.cells)
+        table.add_row(*map(escape, row.cells))
         previous = row
     return table
 

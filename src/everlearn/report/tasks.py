@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from rich.markup import escape
 from rich.table import Table
 
 from everlearn.report.figure import save_figure
@@ -25,13 +26,13 @@ class TaskDict(TaskSizeDict):
 def tasks_table(stream: str, tasks: Sequence[TaskDict]) -> Table:
     """A row for each task, and their sum."""
     ranked = any(task["mean_candidates"] for task in tasks)
-    table = Table(title=f"{stream}: {len(tasks)} tasks in the order of the stream", title_justify="left")
+    table = Table(title=f"{escape(stream)}: {len(tasks)} tasks in the order of the stream", title_justify="left")
     columns = ["task", "classes", "train", "val.", "test", "words", "longest"]
     for column in [*columns, *(["candidates"] if ranked else [])]:
         table.add_column(column, justify="left" if column == "task" else "right")
     for task in tasks:
         counts = [f"{task[key]:,}" for key in ("classes", "train", "validation", "test")]
-        cells = [task["task"], *counts, f"{task['mean_words']:.1f}", f"{task['most_words']:,}"]
+        cells = [escape(task["task"]), *counts, f"{task['mean_words']:.1f}", f"{task['most_words']:,}"]
         table.add_row(*cells, *([f"{task['mean_candidates']:.1f}"] if ranked else []))
     table.add_section()
     sums = [f"{sum(task[key] for task in tasks):,}" for key in ("train", "validation", "test")]

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from everlearn import __version__
 from everlearn.service import schemas
+from everlearn.service.connection import while_connected
 from everlearn.service.guard import Guard
 from everlearn.service.journal import JournalFullError
 from everlearn.service.learning import Learning
@@ -39,8 +40,11 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(learning: Learning, most_waiting: int, token: str | None = None, loopback_only: bool = True) -> FastAPI:
-    """The service over a learning thread, which it starts and, at the end, lets finish."""
+def create_app(learning: Learning, most_waiting: int, token: str | None = None, host: str = "127.0.0.1") -> FastAPI:
+    """The service over a learning thread, which it starts and, at the end, lets finish.
+
+    Without a token only requests to this machine's own names are answered; `host`, which it is served on, is one.
+    """
     predicting = Predicting(lambda: learning.snapshot)
     metrics = Metrics(learning)
     kinds = _LabelKind(learning)
@@ -63,7 +67,7 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
         redoc_url=None,
         responses=ERRORS,
     )
-    app.add_middleware(Guard, token=token, loopback_only=loopback_only, count=metrics.count)
+    app.add_middleware(Guard, token=token, host=host, count=metrics.count)
     app.mount("/page", StaticFiles(directory=PAGE), name="page")
     _handle_errors(app)
 
@@ -72,6 +76,8 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
         """Learn examples. When this answers, they are on the disk, and each will be learned exactly once."""
         if learning.failure:
             raise HTTPException(503, f"nothing more is learned ({learning.failure}): see the service's log.")
+        if len(request.examples) > most_waiting:  # to come back later would not help
+            raise HTTPException(413, f"no more than {most_waiting:,} examples may wait: send fewer at a time.")
         if learning.backlog + len(request.examples) > most_waiting:
             wait = math.ceil(min(60, max(1, learning.backlog / 2 / max(learning.rate, 1))))
             raise HTTPException(
@@ -97,13 +103,13 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
         return schemas.ExampleResponse(id=number, learned=number <= learning.position)
 
     @app.post("/predictions", responses={409: {"model": schemas.ErrorResponse}})
-    async def predict(request: schemas.PredictionsRequest) -> schemas.PredictionsResponse:
+    async def predict(request: schemas.PredictionsRequest, connection: Request) -> schemas.PredictionsResponse:
         """Predict the labels of texts, with what is known at this moment."""
         start = time.perf_counter()
         try:
-            answers = await predicting.predict(request.texts)
+            answers = await while_connected(connection, predicting.predict(request.texts))
         except BusyError as error:
-            raise HTTPException(429, "too many requests are waiting: try again.", {"Retry-After": "1"}) from error
+            raise HTTPException(429, "too many texts are waiting: try again.", {"Retry-After": "1"}) from error
         except NothingLearnedError as error:
             raise HTTPException(409, "nothing has been learned yet: send some examples first.") from error
         metrics.seconds.observe(time.perf_counter() - start)

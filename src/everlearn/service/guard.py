@@ -3,6 +3,7 @@
 import hmac
 import json
 from collections.abc import Callable
+from email.message import Message as Headers
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,10 +28,10 @@ HEADERS = [
 class Guard:
     """Refuses requests that should not get any further, with a sentence that says why."""
 
-    def __init__(self, app: ASGIApp, token: str | None, loopback_only: bool, count: Callable[[str, int], None]) -> None:
+    def __init__(self, app: ASGIApp, token: str | None, host: str, count: Callable[[str, int], None]) -> None:
         self._app = app
         self._token = token.encode() if token else None
-        self._loopback_only = loopback_only
+        self._hosts = (*LOOPBACK, in_address(host))
         self._count = count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,8 +62,8 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").rpartition(":")
         name = host[0] if host[0] and host[2].isdecimal() else "".join(host)
-        if self._loopback_only and name not in LOOPBACK:
-            # A web page elsewhere may have made its own name point here.
+        if not self._token and name.lower() not in self._hosts:
+            # A web page elsewhere may have made its own name point here; it would not know a token.
             return 421, "this service answers to localhost only."
         path: str = scope["path"]
         if self._token and path not in OPEN_PATHS and not path.startswith(OPEN_FOLDER):
@@ -70,13 +71,28 @@ class Guard:
             if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
                 return 401, "a token is needed: send it as `Authorization: Bearer TOKEN`."
         if scope["method"] in WITH_BODY:
-            kind = headers.get(b"content-type", b"").decode("latin-1").lower().replace(" ", "")
-            if kind not in ("application/json", "application/json;charset=utf-8"):
+            if not _is_json(headers.get(b"content-type", b"").decode("latin-1")):
                 return 415, "the body has to be JSON: send it with the content type application/json."
             length = headers.get(b"content-length", b"0")
             if length.isdigit() and int(length) > LARGEST_BODY:
                 return TOO_LARGE
         return None
+
+
+def in_address(host: str) -> str:
+    """A host as it stands in an address.
+
+    >>> in_address("::1"), in_address("127.0.0.2")
+    ('[::1]', '127.0.0.2')
+    """
+    return f"[{host}]" if ":" in host else host.lower()
+
+
+def _is_json(content_type: str) -> bool:
+    """Whether a content type says JSON in UTF-8, however it is spelled."""
+    parsed = Headers()
+    parsed["content-type"] = content_type
+    return parsed.get_content_type() == "application/json" and parsed.get_content_charset("utf-8") == "utf-8"
 
 
 async def _read(receive: Receive) -> bytes | None:

@@ -14,6 +14,7 @@ from everlearn.classifier import LifelongClassifier, storage
 from everlearn.errors import UserError
 from everlearn.progress import Screen
 from everlearn.service.app import create_app
+from everlearn.service.guard import in_address
 from everlearn.service.journal import Journal
 from everlearn.service.learning import Learning
 
@@ -29,11 +30,10 @@ def serve(
     most_waiting: int,
     params: dict[str, Any],
     screen: Screen,
-) -> None:
-    """Serve the model in a folder until told to stop; make one where there is none."""
+) -> bool:
+    """Serve the model in a folder until told to stop; make one where there is none. Whether everything is saved."""
     token = token or os.environ.get(TOKEN_VARIABLE) or None
-    loopback = is_loopback(host)
-    if not loopback and not token:
+    if not token and not is_loopback(host):
         raise UserError(
             f"{host} can be reached by others: protect it with --token or the variable {TOKEN_VARIABLE}, "
             "or serve on 127.0.0.1."
@@ -42,16 +42,20 @@ def serve(
         classifier, extra = _opened(folder, params)
         journal = Journal(folder / JOURNAL)
         learning = Learning(folder, classifier, extra, journal)
-        app = create_app(learning, most_waiting, token, loopback_only=loopback)
+        app = create_app(learning, most_waiting, token, host)
         web, listening = web_server(app, host, port)
-        address = f"[{host}]" if ":" in host else host
-        screen.say(f"serving {folder} on http://{address}:{listening.getsockname()[1]} (stop with Ctrl-C)")
+        screen.say(f"serving {folder} on http://{in_address(host)}:{listening.getsockname()[1]} (stop with Ctrl-C)")
         for number in (signal.SIGTERM, signal.SIGINT):
             # uvicorn ends in order at a signal and then sends it once more, to what was in force before.
             signal.signal(number, lambda *_: None)
         web.run(sockets=[listening])
         journal.close()
-        screen.say(f"{folder}: {classifier.examples_:,} examples learned and saved")
+        problem = learning.failure or learning.save_failure
+        if problem:
+            screen.say(f"{folder}: not everything is saved ({problem}); what is not stays in the journal for next time")
+        else:
+            screen.say(f"{folder}: {classifier.examples_:,} examples learned and saved")
+        return not problem
 
 
 def web_server(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
