@@ -18,6 +18,9 @@ from everlearn.errors import UserError
 KEPT = 2
 """Checkpoints that stay: the newest, and one before it in case the newest is damaged."""
 
+ASIDE = ".replaced"
+"""Ends the name of a checkpoint while another of its number takes its place; until then it is the one to load."""
+
 _ARRAY, _TENSOR = "__array__", "__tensor__"
 
 
@@ -27,7 +30,7 @@ RESUME = "make room and go on with --resume, which starts from what was saved be
 def save(folder: Path, position: int, state: dict[str, Any], advice: str = RESUME, kept: int = KEPT) -> Path:
     """Write `state` (nested dicts and lists of plain values, arrays and tensors) as the checkpoint of `position`."""
     final = folder / f"{position:012d}"
-    partial = folder / f"{final.name}.partial"
+    partial, aside = folder / f"{final.name}.partial", folder / f"{final.name}{ASIDE}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob("*.partial"):
@@ -35,19 +38,28 @@ def save(folder: Path, position: int, state: dict[str, Any], advice: str = RESUM
         partial.mkdir()
         _write(partial, state)
         if final.exists():
-            shutil.rmtree(final)
+            shutil.rmtree(aside, ignore_errors=True)
+            final.rename(aside)
         partial.rename(final)
         _sync(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
         raise UserError(f"could not write a checkpoint in {folder}: {reason}; {advice}.") from error
-    # A higher number is left from before a damaged checkpoint was passed over: it must not outlive good ones.
     newest_first = _newest_first(folder)
-    newer = [path for path in newest_first if int(path.name) > position]
-    for old in [*newer, *newest_first[len(newer) + kept :]]:
+    # What was set aside has been replaced; and a damaged one of a higher number was passed over: it must not outlive
+    # good ones.
+    replaced = [path for path in newest_first if path.name.endswith(ASIDE)]
+    newer = [path for path in newest_first if path not in replaced and _number(path) > position]
+    older = [path for path in newest_first if path not in replaced and _number(path) <= position]
+    for old in [*replaced, *(path for path in newer if not _is_whole(path)), *older[kept:]]:
         shutil.rmtree(old)
     return final
+
+
+def next_number(folder: Path) -> int:
+    """A number above those of all checkpoints there are, so that writing one replaces none."""
+    return 1 + max(map(_number, _newest_first(folder)), default=0)
 
 
 def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
@@ -55,7 +67,7 @@ def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[
     candidates = _newest_first(folder)
     for candidate in candidates:
         try:
-            return int(candidate.name), _read(candidate)
+            return _number(candidate), _read(candidate)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             instead = "starting from the beginning" if candidate == candidates[-1] else "using the one before it"
             notify(f"checkpoint {candidate} is damaged ({error}): {instead}")
@@ -63,7 +75,21 @@ def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    return sorted((p for p in folder.glob("*") if p.name.isdigit()), reverse=True) if folder.is_dir() else []
+    """Checkpoints, and behind each the one it replaces, where a save was interrupted."""
+    found = [path for path in folder.glob("*") if path.name.removesuffix(ASIDE).isdigit()]
+    return sorted(found, key=lambda path: (_number(path), not path.name.endswith(ASIDE)), reverse=True)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removesuffix(ASIDE))
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        _check(folder)
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
 
 
 def _write(folder: Path, state: dict[str, Any]) -> None:
@@ -81,12 +107,16 @@ def _write(folder: Path, state: dict[str, Any]) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    for name, expected in json.loads((folder / "checksums.json").read_text()).items():
-        if _checksum(folder / name) != expected:
-            raise ValueError(f"{name} does not match its checksum")
+    _check(folder)
     tree = json.loads((folder / "state.json").read_text())
     state: dict[str, Any] = _put_together(tree, load_file(folder / "tensors.safetensors"))
     return state
+
+
+def _check(folder: Path) -> None:
+    for name, expected in json.loads((folder / "checksums.json").read_text()).items():
+        if _checksum(folder / name) != expected:
+            raise ValueError(f"{name} does not match its checksum")
 
 
 def _take_apart(node: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
