@@ -30,7 +30,10 @@ def bench(monkeypatch):
     import speed_table
 
     yield speed, speed_table
-    for name in ("speed", "speed_table", "speed_figure", "speed_targets", "published"):
+    for name in (
+        *("speed", "speed_arms", "speed_table", "speed_figure", "speed_targets"),
+        *("published", "machine", "memory_growth"),
+    ):
         sys.modules.pop(name, None)
 
 
@@ -55,7 +58,7 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
         write_jsonl(data, name, "test", 30)
     shared = ["speed.py", "--textcls", str(data), "--device", "cpu", "--out", str(out), "--encoders", "tiny"]
     small = ["--seconds", "0.02", "--warm-up", "0.02", "--whole-size", "40", "--methods", "seq,oml-er"]
-    monkeypatch.setattr(bench[0], "READS", 2)
+    monkeypatch.setattr("memory_growth.READS", 2)
 
     def measure(*options: str) -> dict:
         monkeypatch.setattr(sys, "argv", [*shared, *small, *options])
@@ -88,8 +91,8 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
 
 
 def test_the_memory_is_measured_at_every_size(bench, monkeypatch):
-    monkeypatch.setattr(bench[0], "READS", 2)
-    monkeypatch.setattr(bench[0], "ENTRIES", (1000, 3000))
+    monkeypatch.setattr("memory_growth.READS", 2)
+    monkeypatch.setattr("memory_growth.ENTRIES", (1000, 3000))
     found = bench[0].memory_growth()
     assert list(found) == ["1000", "3000"]
     assert 2.9 < found["3000"]["bytes"] / found["1000"]["bytes"] < 3.1

@@ -57,11 +57,6 @@ def save(folder: Path, position: int, state: dict[str, Any], advice: str = RESUM
     return final
 
 
-def next_number(folder: Path) -> int:
-    """A number above those of all checkpoints there are, so that writing one replaces none."""
-    return 1 + max(map(_number, _newest_first(folder)), default=0)
-
-
 def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
     """The newest checkpoint that is whole, with its position; damaged ones are passed over with a line each."""
     candidates = _newest_first(folder)

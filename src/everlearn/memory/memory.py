@@ -140,12 +140,6 @@ class Memory:
         notes = map(change, notes_of(self._entries))
         self._entries = [with_note(entry, note) for entry, note in zip(self._entries, notes, strict=True)]
 
-    def remove_where(self, matches: Callable[[Batch], npt.NDArray[np.bool_]]) -> int:
-        """Let go of the entries that match; how many they were."""
-        gone = np.flatnonzero(matches(self.all())).tolist() if len(self) else []
-        self.remove(gone)
-        return len(gone)
-
     def state(self) -> dict[str, Any]:
         """Everything, as two flat arrays and plain values."""
         return {

@@ -10,7 +10,7 @@ class PeerSettings:
     """Settings of single methods."""
 
     shrunken_means: bool = setting(
-        False, "draw the means of rare labels towards that of everything, and mind probabilities (slda)"
+        False, "draw the means of rare labels towards that of everything; saner probabilities (slda)"
     )
     shrinkage: float | None = setting(
         None, "share of the identity in the covariance (slda; its authors: 1e-4); default: as few or many examples need"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from everlearn.errors import UserError
 from everlearn.report.results import ResultDict
-from everlearn.report.study import PlannedTest, Study, StudyRow, StudyTable
+from everlearn.report.study import Study, StudyRow, StudyTable
 from everlearn.streams import STREAMS
 from everlearn.sweep.folder import DamagedError, SweepFolder
 from everlearn.sweep.plan import PlannedRun, planned
@@ -33,9 +33,8 @@ def gather(path: Path) -> Study:
 
 def _table(recipe: Recipe, table: Table, folder: SweepFolder, notes: list[str]) -> StudyTable:
     rows = tuple(_row(recipe, table, row, folder, notes) for row in table.rows)
-    tests = tuple(PlannedTest(test.first, test.second, test.paper_p) for test in table.comparisons)
     problem = STREAMS[rows[0].settings["stream"]].problem
-    return StudyTable(table.name, problem, rows, table.per_order, table.curve, tests)
+    return StudyTable(table.name, problem, rows, table.per_order, table.curve, table.comparisons)
 
 
 def _row(recipe: Recipe, table: Table, row: Row, folder: SweepFolder, notes: list[str]) -> StudyRow:

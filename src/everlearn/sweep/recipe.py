@@ -8,6 +8,7 @@ from typing import Any
 
 from everlearn.errors import UserError, unknown
 from everlearn.report.results import Spread
+from everlearn.report.study import PlannedTest
 from everlearn.sweep.source import Place, Source, read_source
 
 NOT_MEASURED = "not measured yet"
@@ -38,15 +39,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two rows whose difference is tested, and the p-value that the paper gives for it."""
-
-    first: str
-    second: str
-    paper_p: float | None
-
-
-@dataclass(frozen=True)
 class Table:
     """Rows that belong together, on one stream."""
 
@@ -56,7 +48,7 @@ class Table:
     """Whether the orders have a column each, or only their average is shown."""
     curve: str | None
     """The setting that varies along the rows, for a curve."""
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[PlannedTest, ...]
     trials: int | None
     finalists: int
     place: Place
@@ -201,7 +193,7 @@ def _figures(source: Source, place: Place, content: Any) -> Figures:
         raise source.error(place, str(error)) from error
 
 
-def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str]) -> list[Comparison]:
+def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str]) -> list[PlannedTest]:
     if not isinstance(content, list):
         raise source.error(place, "compare is a list of `{rows: [A, B], paper_p: 0.01}`.")
     found = []
@@ -216,7 +208,7 @@ def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str
                 raise source.error((*where, "rows"), str(unknown("row", row, names)))
         if p is not None and (not isinstance(p, int | float) or not 0 <= p <= 1):
             raise source.error((*where, "paper_p"), f"paper_p lies between 0 and 1, it is not {p!r}.")
-        found.append(Comparison(str(rows[0]), str(rows[1]), p))
+        found.append(PlannedTest(str(rows[0]), str(rows[1]), p))
     return found
 
 

@@ -1,0 +1,58 @@
+"""What figures are measured on: the machine, its versions, and how much it can compute at most."""
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import everlearn
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the figures were measured on."""
+    on_gpu = device.type == "cuda"
+    return {
+        "kind": device.type,
+        "device": torch.cuda.get_device_name(device) if on_gpu else processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "everlearn": everlearn.__version__,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda if on_gpu else None,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+        "peak_flops": peak_flops(device),
+    }
+
+
+def processor() -> str:
+    """The CPU's name, which Linux keeps in a file."""
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text().splitlines() if listed.is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def peak_flops(device: torch.device) -> float:
+    """Operations a second in a large matrix product, bf16 on a GPU and fp32 on a CPU: what can be had here."""
+    on_gpu = device.type == "cuda"
+    size, dtype = (8192, torch.bfloat16) if on_gpu else (1024, torch.float32)
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(20):
+        a @ b
+    wait(device)
+    return 20 * 2 * size**3 / (time.perf_counter() - start)
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
