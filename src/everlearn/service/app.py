@@ -15,10 +15,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from everlearn import __version__
+from everlearn.classifier.journal import JournalFullError
 from everlearn.service import schemas
 from everlearn.service.connection import while_connected
 from everlearn.service.guard import Guard
-from everlearn.service.journal import JournalFullError
 from everlearn.service.learning import Learning
 from everlearn.service.metrics import Metrics
 from everlearn.service.predicting import BusyError, NothingLearnedError, Predicting

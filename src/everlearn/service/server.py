@@ -11,14 +11,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from everlearn.classifier import LifelongClassifier, storage
+from everlearn.classifier.journal import JOURNAL, Journal
 from everlearn.errors import UserError
 from everlearn.progress import Screen
 from everlearn.service.app import create_app
 from everlearn.service.guard import in_address
-from everlearn.service.journal import Journal
 from everlearn.service.learning import Learning
 
-JOURNAL = "journal.sqlite"
 TOKEN_VARIABLE = "EVERLEARN_TOKEN"
 
 
@@ -39,9 +38,9 @@ def serve(
             "or serve on 127.0.0.1."
         )
     with storage.locked(folder):
-        classifier, extra = _opened(folder, params)
+        classifier = _opened(folder, params)
         journal = Journal(folder / JOURNAL)
-        learning = Learning(folder, classifier, extra, journal)
+        learning = Learning(folder, classifier, journal)
         app = create_app(learning, most_waiting, token, host)
         web, listening = web_server(app, host, port)
         screen.say(f"serving {folder} on http://{in_address(host)}:{listening.getsockname()[1]} (stop with Ctrl-C)")
@@ -87,12 +86,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _opened(folder: Path, params: dict[str, Any]) -> tuple[LifelongClassifier, dict[str, Any]]:
+def _opened(folder: Path, params: dict[str, Any]) -> LifelongClassifier:
     if storage.is_model(folder):
         if params:
             raise UserError(f"{folder} holds a model already: leave out --{next(iter(params)).replace('_', '-')}.")
-        saved, state, extra = storage.load(folder)
-        return LifelongClassifier.from_saved(saved, state), extra
+        return LifelongClassifier.load(folder)
     classifier = LifelongClassifier(**params).begin()
     storage.save(classifier, folder)
-    return classifier, {}
+    return classifier

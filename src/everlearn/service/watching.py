@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from everlearn.classifier import Label, LifelongClassifier, Snapshot
-from everlearn.service.journal import Entry
+from everlearn.classifier.journal import Entry
 
 WINDOW = 100
 """Examples over which the accuracy on what just arrived is taken."""
