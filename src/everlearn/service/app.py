@@ -26,6 +26,8 @@ PAGE_FILES = {
     "/": ("index.html", "text/html"),
     "/page/style.css": ("style.css", "text/css"),
     "/page/app.js": ("app.js", "text/javascript"),
+    "/page/drawing.js": ("drawing.js", "text/javascript"),
+    "/page/service.js": ("service.js", "text/javascript"),
     "/page/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
