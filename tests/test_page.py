@@ -152,6 +152,22 @@ def test_a_service_that_has_stopped_is_said_to_have(tmp_path: Path):
         assert "does not answer" in page.run("document.getElementById('ask-result').textContent")
 
 
+def test_what_it_says_after_a_restart_and_when_learning_has_failed(tmp_path: Path):
+    assert PROGRAM is not None
+    with service(tmp_path / "model") as (client, _):
+        client.wait_until_learned(client.teach(("the of", "fruit"))[-1])
+    with service(tmp_path / "model") as (client, learning), Chromium(PROGRAM, tmp_path / "profile") as page:
+        page.open(client.address)
+        page.wait_for("document.getElementById('learning').textContent === 'Nothing is waiting.'")
+        recent = page.run("document.getElementById('recent').textContent")
+        assert recent == "Nothing new since the service was started."
+        learning.failure = "the loss is no longer a finite number"
+        page.wait_for("document.getElementById('status').textContent === 'stopped'")
+        said = "Nothing more is learned: the loss is no longer a finite number."
+        assert page.run("document.getElementById('problem').textContent") == said
+        assert ask(page, "the of") == "fruit"
+
+
 def test_the_keyboard_and_a_screen_reader_reach_everything(page: Chromium):
     teach(page, "fruit", SENTENCES["fruit"])
     ask(page, "the of")

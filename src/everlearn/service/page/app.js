@@ -132,7 +132,7 @@ function recentRow(example) {
 const shown = new Map();
 
 function show(id, values, row, nothing) {
-  const key = JSON.stringify(values);
+  const key = JSON.stringify([values, nothing]);
   if (shown.get(id) === key) return;
   shown.set(id, key);
   const rows = values.slice(0, MOST_ROWS).map(row);
@@ -158,11 +158,11 @@ function forgotten(retention) {
 }
 
 function learning(model, stopped) {
-  if (!model.backlog) return model.examples ? "Nothing is waiting. Just learned:" : "";
-  const many = counted(model.backlog, "example is", "examples are");
-  if (stopped) return `${many} waiting.`;
-  const rate = model.examples_per_second;
-  return `${many} waiting${rate >= 1 ? `; it learns about ${number(Math.round(rate))} a second` : ""}. Just learned:`;
+  const just = model.recent.length ? " Just learned:" : "";
+  if (!model.backlog) return model.examples ? `Nothing is waiting.${just}` : "";
+  const many = `${counted(model.backlog, "example is", "examples are")} waiting`;
+  const rate = Math.round(model.examples_per_second);
+  return !stopped && rate >= 1 ? `${many}; it learns about ${number(rate)} a second.${just}` : `${many}.${just}`;
 }
 
 function render(model, health) {
@@ -182,7 +182,8 @@ function render(model, health) {
   show("known-labels", model.labels.map(({ label }) => label), (label) => new Option(String(label)));
   show("labels", byCount, (one) => bar(String(one.label), one.examples / most, number(one.examples)), "No labels yet.");
   say(find("learning"), learning(model, stopped));
-  show("recent", model.recent, recentRow, "Nothing yet: teach it a text with its label.");
+  const nothing = model.examples ? "Nothing new since the service was started." : "Nothing yet: teach it a text with its label.";
+  show("recent", model.recent, recentRow, nothing);
   say(find("forgotten"), forgotten(model.retention));
   show("retention", model.retention, retained);
   drawCurve(find("curve"), model.accuracy_curve);
