@@ -65,7 +65,7 @@ class Learning(threading.Thread):
         self._measured_position = -1
         if watched := classifier.places_.get(WATCHED):
             self.arrivals.restore(watched["arrivals"])
-            self.retention.restore(watched["retention"])
+            self.retention.restore(watched["retention"], classifier.counts_)
         self.facts = self._facts()
         journal.go_on_from(self.position)
         if journal.first > self.position + 1:
@@ -92,11 +92,10 @@ class Learning(threading.Thread):
         """Learn until told to stop and nothing is left."""
         try:
             while not (self._stopping.is_set() and not self.backlog):
-                if self._learn_portion():
-                    self._save_if_due()
-                else:
-                    self._save_if_due()
-                    self._measure_if_due()
+                learned = self._learn_portion()
+                self._save_if_due()
+                self._measure_if_due()
+                if not learned:
                     self._wake.wait(IDLE_SECONDS)
                     self._wake.clear()
         except Exception as error:

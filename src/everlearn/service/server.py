@@ -1,5 +1,6 @@
 """Runs the service: the model, its journal, the web server, and an orderly end."""
 
+import gc
 import ipaddress
 import os
 import signal
@@ -40,6 +41,7 @@ def serve(
     with storage.locked(folder):
         classifier = _opened(folder, params)
         journal = Journal(folder / JOURNAL)
+        gc.freeze()  # the model stays: looking through it again and again would hold up requests
         learning = Learning(folder, classifier, journal)
         app = create_app(learning, most_waiting, token, host)
         web, listening = web_server(app, host, port)
@@ -60,7 +62,14 @@ def serve(
 def web_server(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
     """A server that is not running yet, and the socket it will answer on: who comes early waits."""
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30
+        app,
+        host=host,
+        port=port,
+        http="h11",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
     )
     try:
         listening = config.bind_socket()
