@@ -153,6 +153,17 @@ def test_probabilities_are_sane():
     assert chosen.tolist() == classifier.predict(texts).tolist()
 
 
+def test_few_examples_make_nothing_certain():
+    """Laplace's rule: having seen one example of each of two labels and nothing else, one may be wrong."""
+    texts = ["the of and", "it for on"]
+    for method in ("slda", "ranpac", "replay"):
+        shares = make(method).partial_fit(texts, ["a", "b"]).predict_proba(texts)
+        assert 0.25 <= shares.min() <= shares.max() <= 0.75
+    certain = make("slda").partial_fit(*data(300)).predict_proba(data(30, seed=2)[0])
+    assert certain.max() > 0.95
+    assert certain.min() >= 1 / (300 + 3)
+
+
 def test_no_text_gives_no_prediction():
     classifier = learned()
     assert classifier.predict([]).shape == (0,)
@@ -194,10 +205,10 @@ def test_labels_may_be_announced():
     assert classifier.counts_["label3"] == 0
     shares = classifier.predict_proba(data(5, seed=2)[0])
     assert shares.shape == (5, 4)
-    assert (shares[:, 2:] == 0).all()
+    np.testing.assert_allclose(shares[:, 2:], 1 / (30 + 4))  # as likely as what was never seen in 30 examples
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     alone = make().partial_fit(*data(30, (0, 1)))
-    np.testing.assert_array_equal(shares[:, :2], alone.predict_proba(data(5, seed=2)[0]))
+    np.testing.assert_allclose((30 + 4) * shares[:, :2], (30 + 2) * alone.predict_proba(data(5, seed=2)[0]))
     classifier.partial_fit(*data(300, range(4)))
     assert classifier.score(*data(40, range(4), seed=3)) > 0.8
     with pytest.raises(BadInputError, match="'label5' is not among the classes"):

@@ -147,7 +147,8 @@ class LifelongClassifier(Estimator):
             if self._snapshot is None:
                 predictor = self.learner_.predictor()
                 names = {self._labels.number(name): name for name in self._labels.known}
-                self._snapshot = Snapshot(predictor, self.learner_.problem, self.learner_.encoder.tokenizer, names)
+                learner, examples = self.learner_, sum(self._counts.values())
+                self._snapshot = Snapshot(predictor, learner.problem, learner.encoder.tokenizer, names, examples)
             return self._snapshot
 
     @property

@@ -31,6 +31,8 @@ class Snapshot:
     tokenizer: Tokenizer
     names: dict[int, Label]
     """The labels by their numbers; those that were forgotten are not among them."""
+    examples: int
+    """How many examples it goes by."""
 
     @property
     def classes(self) -> list[Label]:
@@ -80,5 +82,7 @@ class Snapshot:
             shares[:, own] = predictor.probabilities(batch)[:, columns]
         totals = shares.sum(axis=1, keepdims=True)
         # A forgotten label may have taken all there was: then nothing is known, and every label is as likely.
-        known: Floats = np.divide(shares, totals, out=np.full_like(shares, 1 / len(classes)), where=totals > 0)
-        return known
+        known = np.divide(shares, totals, out=np.full_like(shares, 1 / len(classes)), where=totals > 0)
+        # Laplace's rule of succession: whatever a method claims, few examples make nothing certain.
+        tempered: Floats = (self.examples * known + 1) / (self.examples + len(classes))
+        return tempered
