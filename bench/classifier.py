@@ -26,7 +26,8 @@ from everlearn.examples import Example
 from everlearn.streams import Benchmark, StreamConfig, load_benchmark, one_pass
 
 ALONG = ", encoder trained along"
-METHODS = ("slda", "ranpac", "ridge", "ncm", "replay", "er-ace", "oml-er", "seq", f"replay{ALONG}")
+PLAIN = ", features as they are"
+METHODS = ("slda", f"slda{PLAIN}", "ranpac", "ridge", "ncm", "replay", "er-ace", "oml-er", "seq", f"replay{ALONG}")
 NEW_EXAMPLES = (1, 2, 4, 8, 16, 32)
 """Examples of each new label after which the model is tested."""
 
@@ -53,7 +54,11 @@ def measure(name: str, seed: int, encoder: str, benchmark: Benchmark) -> dict[st
     validation = [example for task in benchmark.tasks for example in task.validation]
     test = [example for task in benchmark.tasks for example in task.test]
     classifier = LifelongClassifier(
-        method=name.removesuffix(ALONG), seed=seed, encoder=encoder, freeze_encoder=not name.endswith(ALONG)
+        method=name.partition(",")[0],
+        seed=seed,
+        encoder=encoder,
+        freeze_encoder=not name.endswith(ALONG),
+        settings={"unit_features": False} if name.endswith(PLAIN) else None,
     )
     seconds = 0.0
     curve = {}

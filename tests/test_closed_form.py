@@ -108,6 +108,18 @@ def test_slda_draws_means_together_that_few_examples_stand_behind(make_method: M
     np.testing.assert_allclose(found[:3], features.mean(axis=0) + kept[:, None] * away, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["ncm", "slda", "ridge", "ranpac"])
+def test_only_directions_count_where_features_have_length_one(
+    name: str, make_method: MethodFactory, stream: list[Batch], held_out: Batch
+):
+    features = torch.from_numpy(features_of(held_out))
+    for unit in (True, False):
+        method = learned(make_method, name, stream, unit_features=unit)
+        assert torch.allclose(method.read(3 * features), method.read(features)) is unit
+        predictor = method.predictor()
+        assert torch.allclose(predictor.score(3 * features), predictor.score(features)) is unit
+
+
 @pytest.mark.parametrize("shrinkage", [None, 0.0, 1e-4])
 @pytest.mark.parametrize("repeated", [1, 50])
 def test_slda_can_live_with_texts_that_are_all_the_same(

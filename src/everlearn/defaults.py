@@ -97,7 +97,7 @@ FROZEN_ENCODER: dict[str, Mapping[str, Any]] = {
     "replay": {"batch_size": 8, "head_lr": 2e-3, "replay_interval": 8, "replay_rate": 1.0},
     # To these a batch means nothing, and whatever does not fill one goes through the encoder again when asked.
     **{method: {"batch_size": 8} for method in ("ncm", "ridge", "ranpac")},
-    "slda": {"batch_size": 8, "shrunken_means": True},
+    "slda": {"batch_size": 8, "shrunken_means": True, "unit_features": True},
 }
 
 _BY_METHOD = (PAPER, EVERYWHERE, PAPER_FEWREL_METHODS, SHORT_STREAM_METHODS, SHORT_STREAM_PEERS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.functional import normalize
 
 from everlearn.batches import Batch
 from everlearn.methods.base import Method, MethodConfig, Observations, Parts, Predictor
@@ -45,8 +46,13 @@ class ClosedForm(Method):
         """Of the features that the head reads."""
         return self.encoder.width
 
+    def read(self, features: torch.Tensor) -> torch.Tensor:
+        """What the head reads, out of the encoder's features, in double precision."""
+        features = features.double()
+        return self.expand(normalize(features) if self.config.unit_features else features)
+
     def expand(self, features: torch.Tensor) -> torch.Tensor:
-        """What the head reads, out of the encoder's features."""
+        """More features made of these."""
         return features
 
     def absorb(self, features: torch.Tensor) -> None:
@@ -83,7 +89,7 @@ class ClosedForm(Method):
         self._solved = None
 
     def _features(self, batch: Batch) -> torch.Tensor:
-        return self.expand(self.encoder(self.problem.texts(batch)).double())
+        return self.read(self.encoder(self.problem.texts(batch)))
 
     @torch.no_grad()
     def predictor(self) -> Predictor:
@@ -139,9 +145,9 @@ class ClosedFormPredictor(LabelScorer):
 
     def __init__(self, method: ClosedForm, head: LinearHead) -> None:
         super().__init__(method.encoder.counting_on(method.ledger.test), method.problem)
-        self._expand = method.expand  # the same at all times: nothing that is learned goes into it
+        self._read = method.read  # the same at all times: nothing that is learned goes into it
         self._head = head
 
     def score(self, features: torch.Tensor) -> torch.Tensor:
         """The head's scores, in double precision as the sums are."""
-        return self._head(self._expand(features.double()))
+        return self._head(self._read(features))

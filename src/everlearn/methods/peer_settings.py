@@ -9,6 +9,9 @@ from everlearn.settings import setting
 class PeerSettings:
     """Settings of single methods."""
 
+    unit_features: bool = setting(
+        False, "scale features to length one, so that only their direction counts (ncm, slda, ridge, ranpac)"
+    )
     shrunken_means: bool = setting(
         False, "draw the means of rare labels towards that of everything; saner probabilities (slda)"
     )
