@@ -14,12 +14,15 @@ import pytest
 
 from everlearn.errors import UserError
 from everlearn.run import run
+from everlearn.sweep import local
 from everlearn.sweep.events import ATTEMPTS, Job
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.local import LocalEngine, WorkerProcess
 from everlearn.sweep.plan import plan
 from everlearn.sweep.recipe import read_recipe
 from sweep_support import RECIPE, make_sweep, results_in, write_recipe
+
+TESTS = Path(__file__).parent
 
 
 def undisturbed(recipe: Path, out: Path) -> dict:
@@ -83,6 +86,27 @@ def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path):
     assert results_in(tmp_path / "other") == {name: found[name] for name in names if name.startswith("seq")}
 
 
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def state_and_parent(process: int) -> tuple[str, int]:
+    """A process's letter, Z for one that has ended and that nobody has asked about, and its parent."""
+    try:
+        state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "Z", 0
+    return state, int(parent)
+
+
+def children_of(parent: int) -> list[int]:
+    processes = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [process for process in processes if state_and_parent(process)[1] == parent]
+
+
 def test_a_folder_of_another_recipe_is_refused(tmp_path):
     out = tmp_path / "out"
     write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
@@ -106,22 +130,18 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
         foreign.carry_out()
 
 
-def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_path):
+def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_path, monkeypatch):
     recipe = write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
     (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(local, "WORKER", [sys.executable, str(TESTS / "dying_worker.py"), str(tmp_path / "killed")])
     engine = LocalEngine(1, 1, 0, tmp_path / "logs")
     started: list[WorkerProcess] = []
     start = engine._start
     engine._start = lambda: started.append(start()) or started[-1]
-    kinds = []
-    job = job_of(recipe, tmp_path)
-    for event in engine.carry_out([job]):
-        kinds.append(event.kind)
-        saved = list((Path(job.folder) / "checkpoints").glob("0*"))
-        if event.kind == "advanced" and len(started) == 1 and saved:
-            os.kill(started[0]._process.pid, signal.SIGKILL)
+    events = [event for event in engine.carry_out([job_of(recipe, tmp_path)]) if event.kind != "advanced"]
     assert len(started) == 2
-    assert [kind for kind in kinds if kind != "advanced"] == ["started", "retried", "started", "ended"]
+    assert [event.kind for event in events] == ["started", "retried", "started", "ended"]
+    assert events[1].text == "it was killed by signal 9"
     assert "going on after" in (tmp_path / "logs" / "worker-0.log").read_text()
     assert results_in(tmp_path) == undisturbed(recipe, tmp_path / "single")
 
@@ -162,16 +182,13 @@ def test_a_sweep_that_is_killed_leaves_no_worker_behind_and_goes_on(tmp_path):
     recipe, out = write_recipe(tmp_path / "recipe.yaml"), tmp_path / "out"
     command = [sys.executable, "-m", "everlearn", "sweep", str(recipe), "--out", str(out), "--jobs", "1"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("runs/*/result.json")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
+    wait_for(lambda: list(out.glob("runs/*/result.json")) or process.poll() is not None)
+    process.send_signal(signal.SIGSTOP)  # it hands out nothing more, however slow this test is
+    (worker,) = children_of(process.pid)
     process.kill()
     process.wait()
-    done = len(list(out.glob("runs/*/result.json")))
-    time.sleep(2.0)  # a worker that had survived would go on with its run
-    assert len(list(out.glob("runs/*/result.json"))) <= done + 1
+    wait_for(lambda: state_and_parent(worker)[0] == "Z")
+    assert len(list(out.glob("runs/*/result.json"))) < 4
     sweep, screen = make_sweep(recipe, out)
     sweep.carry_out()
     assert any("are done already" in line for line in screen.said)

@@ -16,6 +16,9 @@ from typing import Any
 from everlearn.errors import UserError
 from everlearn.sweep.events import ATTEMPTS, Event, Job
 
+WORKER = (sys.executable, "-m", "everlearn.sweep.worker")
+"""The command of a worker."""
+
 Message = tuple["WorkerProcess", dict[str, Any] | None]
 """What a worker has sent; None when it is gone."""
 
@@ -34,7 +37,7 @@ class WorkerProcess:
         # A session of its own: Ctrl-C reaches the sweep alone, which then ends its workers in good order.
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "everlearn.sweep.worker"],
+                WORKER,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
