@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from speed_figure import speed_figure
-from speed_targets import METHODS, PROBLEMS, TARGETS, Figures, figure, quantity
+from speed_targets import METHODS, PROBLEMS, TARGETS, Figures, accuracies, figure, quantity
 
 from everlearn.report.figure import save_figure
 
@@ -104,9 +104,10 @@ def others(figures: Figures) -> Iterator[str]:
             rows.append(
                 (f"a run of {found['examples']:,} examples, {shape(encoder)}", f"{found['seconds']:,.1f} s in all")
             )
-        if part == "accuracy":
-            listed = ", ".join(f"{name}: {' '.join(f'{100 * a:.1f}' for a in found[name])}" for name in found)
-            rows.append((f"accuracy on fewrel by seed, {shape(encoder)}", listed))
+    for encoder in dict.fromkeys(key.partition("/")[0] for key in figures if "/accuracy/" in key):
+        found = accuracies(figures, encoder).items()
+        listed = ", ".join(f"{name}: {' '.join(f'{100 * a:.1f}' for a in values)}" for name, values in found)
+        rows.append((f"accuracy on fewrel by seed, {shape(encoder)}", listed))
     if rows:
         yield "### Prediction and whole runs"
         yield table(("", "measured"), rows)
