@@ -136,6 +136,23 @@ def names(path, **changed):
     return {run.name for run in plan(read_recipe(write_recipe(path, content)))}
 
 
+@pytest.mark.parametrize(
+    ("stream", "file"), [("fewrel", "relation_name.txt"), ("fewrel", "val_data.txt"), ("textcls", "train file of yelp")]
+)
+def test_a_data_folder_without_its_files_is_refused_before_anything_runs(tmp_path, everlearn, stream, file):
+    (tmp_path / "data").mkdir()
+    if stream == "fewrel":
+        for name in {"relation_name.txt", "training_data.txt", "val_data.txt"} - {file}:
+            (tmp_path / "data" / name).touch()
+    path, out = tmp_path / "recipe.yaml", tmp_path / "out"
+    path.write_text(GOOD.replace("stream: docstrings", f"stream: {stream}\n      data: data"))
+    code, _, error = everlearn("sweep", path, "--out", out)
+    assert code == 2
+    assert f"{path} line 6: " in error
+    assert file in error
+    assert not out.exists()
+
+
 def test_a_run_is_named_by_its_settings_alone(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     here = names(tmp_path / "recipe.yaml", data="data/fewrel")
