@@ -1,4 +1,4 @@
-"""A sweep's worker that is killed once, right after a checkpoint: `python dying_worker.py MARK`."""
+"""A sweep's worker that is killed once, right after a checkpoint: `python dying_worker.py MARK N`."""
 
 import os
 import signal
@@ -26,4 +26,4 @@ if __name__ == "__main__":
     from everlearn.sweep.worker import main
 
     die_after_a_checkpoint(Path(sys.argv[1]))
-    main()
+    main(int(sys.argv[2]))

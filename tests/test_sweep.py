@@ -137,7 +137,7 @@ def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_pat
     engine = LocalEngine(1, 1, 0, tmp_path / "logs")
     started: list[WorkerProcess] = []
     start = engine._start
-    engine._start = lambda: started.append(start()) or started[-1]
+    engine._start = lambda number: started.append(start(number)) or started[-1]
     events = [event for event in engine.carry_out([job_of(recipe, tmp_path)]) if event.kind != "advanced"]
     assert len(started) == 2
     assert [event.kind for event in events] == ["started", "retried", "started", "ended"]
@@ -154,7 +154,7 @@ def test_a_run_whose_worker_dies_every_time_fails_and_the_others_go_on(tmp_path)
     bad = Job("bad", "bad", "seq", {**good.settings, "method": "seq"}, "/dev/null/impossible", 1)
     workers: list[WorkerProcess] = []
     start = engine._start
-    engine._start = lambda: workers.append(start()) or workers[-1]
+    engine._start = lambda number: workers.append(start(number)) or workers[-1]
     ends = []
     for event in engine.carry_out([bad, good]):
         if event.kind == "started" and event.job.name == "bad":
@@ -165,6 +165,50 @@ def test_a_run_whose_worker_dies_every_time_fails_and_the_others_go_on(tmp_path)
     assert f"died {ATTEMPTS} times" in ends[0][2]
     assert "signal 9" in ends[0][2]
     assert ends[1][:2] == (good.name, "ended")
+
+
+def test_runs_that_share_a_process_reach_what_they_reach_alone(tmp_path):
+    content = copy.deepcopy(RECIPE)
+    content["tables"]["relations"]["rows"].append({"name": "MER", "method": "mer"})
+    recipe, out = write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out"
+    sweep, screen = make_sweep(recipe, out, together=2)
+    sweep.carry_out()
+    assert [path.name for path in (out / "logs").glob("worker-*")] == ["worker-0.log"]
+    assert len(screen.said) == 6
+    assert results_in(out) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_a_run_that_breaks_its_process_costs_the_others_in_it_no_attempt(tmp_path, monkeypatch):
+    """They go on from their checkpoints as often as it takes."""
+    recipe = write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
+    (tmp_path / "logs").mkdir()
+    good = job_of(recipe, tmp_path)
+    bad = Job("bad", "bad", "seq", {**good.settings, "order": "1"}, str(tmp_path / "bad"), -1)  # no such thread count
+    kinds: dict[str, list[str]] = {"bad": [], good.name: []}
+    for event in LocalEngine(2, 1, 0, tmp_path / "logs", together=2).carry_out([bad, good]):
+        if event.kind != "advanced":
+            kinds[event.job.name].append(event.kind)
+    assert kinds["bad"] == [*["started", "retried"] * (ATTEMPTS - 1), "started", "failed"]
+    assert kinds[good.name] == [*["started", "retried"] * kinds[good.name].count("retried"), "started", "ended"]
+    assert results_in(tmp_path) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_a_worker_that_is_replaced_leaves_its_number(tmp_path, monkeypatch):
+    """The number decides about GPU and log."""
+    recipe = write_recipe(tmp_path / "recipe.yaml")
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(local, "WORKER", [sys.executable, str(TESTS / "dying_worker.py"), str(tmp_path / "killed")])
+    engine = LocalEngine(2, 1, 0, tmp_path / "logs")
+    workers: list[WorkerProcess] = []
+    start = engine._start
+    engine._start = lambda number: workers.append(start(number)) or workers[-1]
+    jobs = [replace(job_of(recipe, tmp_path), name=name, folder=str(tmp_path / name)) for name in "ab"]
+    dead: list[int] = []
+    for event in engine.carry_out(jobs):
+        if event.kind == "retried":
+            dead += [worker.number for worker in workers if event.job.name in worker.jobs]
+    assert len(dead) == 1
+    assert [worker.number for worker in workers] == [0, 1, *dead]
 
 
 def test_a_run_that_cannot_work_is_reported_at_the_end(tmp_path):
@@ -195,12 +239,23 @@ def test_a_sweep_that_is_killed_leaves_no_worker_behind_and_goes_on(tmp_path):
     assert results_in(out) == undisturbed(recipe, tmp_path / "single")
 
 
+def test_runs_that_draw_from_a_shared_generator_do_not_share_a_process(tmp_path):
+    content = one_table()
+    content["tables"]["relations"]["settings"]["dropout"] = 0.1
+    sweep, _ = make_sweep(write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out", together=2)
+    with pytest.raises(UserError, match="--together does not go with SEQ, order 1, seed 42: dropout"):
+        sweep.carry_out()
+    assert not results_in(tmp_path / "out")
+
+
 def test_the_wrong_means_are_refused(tmp_path, everlearn):
     recipe = write_recipe(tmp_path / "recipe.yaml")
     for options, message in (
         (["--engine", "slurm"], "unknown engine 'slurm'"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--threads", "0"], "--threads must be at least 1"),
+        (["--together", "0"], "--together must be at least 1"),
+        (["--together", "2", "--engine", "ray"], "--together is for --engine local"),
         (["--address", "auto"], "--address is for --engine ray"),
         (["--table", "relation"], "unknown table 'relation': did you mean 'relations'?"),
         (["--data", "textcls=x"], "unknown stream with data"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from everlearn.errors import UserError, unknown
+from everlearn.experiment import draws_on_its_own
 from everlearn.progress import Screen
 from everlearn.report.results import ResultDict
 from everlearn.sweep.board import Board
@@ -27,6 +28,8 @@ class Means:
     engine: str = "local"
     jobs: int | None = None
     """Runs at once; by default one for each GPU, or for each core where none is used."""
+    together: int = 1
+    """How many of them share a process."""
     threads: int = 1
     """CPU threads of each run, the same for all: on a CPU their number changes the last bits of a result."""
     address: str | None = None
@@ -65,6 +68,12 @@ class Sweep:
             return
         by_name = {run.name: run for run in open_runs}
         jobs = [self._job(run) for run in open_runs]
+        if self.means.together > 1:
+            for run in (run for run in open_runs if not draws_on_its_own(run.config)):
+                raise UserError(
+                    f"--together does not go with {run.label}: dropout, and methods that write texts, draw from a "
+                    "generator that all runs of a process share; leave it out."
+                )
         engine = make_engine(self.means, self.folder, {run.config.run.device for run in open_runs})
         failures: dict[str, str] = {}
         with Board(self.screen, jobs, done, engine.at_once) as board:
@@ -115,15 +124,18 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
     """The engine asked for; `devices` are those that the runs want to compute on."""
     if means.jobs is not None and means.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {means.jobs}.")
-    if means.threads < 1:
-        raise UserError(f"--threads must be at least 1, not {means.threads}.")
+    for option, value in (("--threads", means.threads), ("--together", means.together)):
+        if value < 1:
+            raise UserError(f"{option} must be at least 1, not {value}.")
     gpus = torch.cuda.device_count() if torch.cuda.is_available() and set(devices) != {"cpu"} else 0
     at_once = means.jobs or gpus or max(1, (os.cpu_count() or 1) // means.threads)
     if means.engine == "local":
         if means.address:
             raise UserError("--address is for --engine ray: the local engine uses this machine.")
-        return LocalEngine(at_once, means.threads, gpus, folder.logs)
+        return LocalEngine(means.jobs or max(at_once, means.together), means.threads, gpus, folder.logs, means.together)
     if means.engine == "ray":
+        if means.together > 1:
+            raise UserError("--together is for --engine local: on Ray every run has a process.")
         from everlearn.sweep.on_ray import RayEngine
 
         # A cluster is as large as it is; this machine is shared out like it is among local workers.
