@@ -35,10 +35,11 @@ from everlearn.experiment import benchmark_for, choose_device
 from everlearn.run_folder import write_text
 from everlearn.streams import Benchmark, Task
 
-PARTS = ("methods", "prediction", "length", "classes", "memory", "whole", "accuracy")
+PARTS = ("methods", "prediction", "together", "length", "classes", "memory", "whole", "accuracy")
 LONG = ("accuracy",)
 """Parts that take many minutes, and are only measured where they are asked for."""
 METHODS = ("seq", "replay", "a-gem", "maml-er", "oml-er", "anml-er")
+TOGETHER = ("seq", "oml-er")
 FILE = "speed.json"
 
 
@@ -92,6 +93,9 @@ def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
             if "methods" in parts:
                 for (stream, benchmark), method in itertools.product(streams.items(), options.methods.split(",")):
                     keep(f"{encoder}/{stream}/{method}", partial(arms.compare, method, stream, benchmark))
+            if "together" in parts and encoder != "bert":  # large batches of a large encoder fill a GPU by themselves
+                for (stream, benchmark), method in itertools.product(streams.items(), TOGETHER):
+                    keep(f"{encoder}/{stream}/{method}/together", partial(arms.together, method, stream, benchmark))
             if "accuracy" in parts and "fewrel" in streams and encoder != "bert":  # random weights learn nothing
                 for seed, precision in itertools.product(SEEDS, PRECISIONS):
                     keep(

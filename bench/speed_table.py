@@ -114,7 +114,7 @@ def others(figures: Figures) -> Iterator[str]:
 
 
 def growth(figures: Figures) -> Iterator[str]:
-    """How cost grows with the length of texts, the number of classes and the size of the memory."""
+    """How cost grows with the length of texts, the number of classes, runs at once and the size of the memory."""
     for part, name in (("length", "tokens a text"), ("classes", "classes")):
         for key in (key for key in figures if key.endswith(f"/{part}")):
             rows = [
@@ -128,6 +128,11 @@ def growth(figures: Figures) -> Iterator[str]:
             ]
             yield f"### OML-ER by {name}: {shape(key.split('/')[0])}"
             yield table((name, "examples/s", "tokens/s", "GPU memory, GB"), rows)
+    for key in (key for key in figures if key.endswith("/together")):
+        encoder, stream, method, _ = key.split("/")
+        yield f"### Runs at once in one process: {METHODS[method]}, {shape(encoder)}, {PROBLEMS[stream]}"
+        rows = [(n, rate(at["examples_per_second"]), rate(at["slowest"])) for n, at in figures[key].items()]
+        yield table(("runs", "examples/s in all", "examples/s of the slowest"), rows)
     memory = figure(figures, "memory")
     if memory:
         yield "### The memory by its size"

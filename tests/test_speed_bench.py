@@ -68,13 +68,17 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
         return json.loads((out / "speed.json").read_text())
 
     relations = str(ROOT / "recipes" / "sample" / "fewrel")
-    first = measure("--fewrel", relations, "--parts", "methods,prediction")
+    monkeypatch.setattr("speed_arms.AT_ONCE", (1, 2))
+    first = measure("--fewrel", relations, "--parts", "methods,prediction,together")
     for arm in ("tiny/textcls/seq", "tiny/textcls/oml-er", "tiny/fewrel/seq", "tiny/fewrel/oml-er"):
         for side in ("product", "published"):
             assert first[arm][side]["examples_per_second"] > 0
             assert first[arm][side]["tokens_per_second"] > 0
             assert first[arm][side]["start_up_seconds"] >= 0
         assert first[arm]["product"]["share_of_peak"] > 0
+        at_once = first[f"{arm}/together"]
+        assert list(at_once) == ["1", "2"]
+        assert at_once["2"]["examples_per_second"] >= 2 * at_once["2"]["slowest"] > 0
     # What a later call measures is added, and nothing that is there is lost.
     second = measure("--parts", "length,classes,whole")
     assert {name: second[name] for name in first} == first
@@ -90,6 +94,7 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
     page = (out / "speed.md").read_text()
     assert "### Training: tiny, relation extraction" in page
     assert "### OML-ER by classes: tiny" in page
+    assert "### Runs at once in one process: SEQ, tiny, relation extraction" in page
     assert png_size(out / "speed-cpu.png")[0] > 1000
 
     elsewhere = {**second, "machine": {**second["machine"], "device": "another"}}

@@ -25,7 +25,10 @@ Together = Annotated[
     int, typer.Option(help="How many of the runs at once share a process, for runs that share a GPU (local engine).")
 ]
 Threads = Annotated[int, typer.Option(help="CPU threads of each run; CPU results are bit-equal for the same number.")]
-Gpus = Annotated[float, typer.Option(help="GPUs that Ray sets aside for each run; a part lets runs share one.")]
+Gpus = Annotated[
+    float | None,
+    typer.Option(help="GPUs that Ray sets aside for each run; a part lets runs share one. Default: an equal share."),
+]
 Data = Annotated[
     list[str] | None, typer.Option(help="STREAM=DIR: where a stream's data lies, in place of what the recipe says.")
 ]
@@ -40,7 +43,7 @@ def sweep(
     jobs: Jobs = None,
     together: Together = 1,
     threads: Threads = 1,
-    gpus: Gpus = 0.0,
+    gpus: Gpus = None,
     data: Data = None,
     table: Annotated[str | None, typer.Option(help="Carry out one table of the recipe only.")] = None,
     reuse: Annotated[list[Path] | None, typer.Option(help="Another sweep's folder to take equal runs from.")] = None,
@@ -63,7 +66,7 @@ def tune(
     jobs: Jobs = None,
     together: Together = 1,
     threads: Threads = 1,
-    gpus: Gpus = 0.0,
+    gpus: Gpus = None,
     data: Data = None,
 ) -> None:
     """Choose settings on validation data from what a recipe says to try; the same command goes on with a search."""

@@ -33,8 +33,8 @@ class Means:
     threads: int = 1
     """CPU threads of each run, the same for all: on a CPU their number changes the last bits of a result."""
     address: str | None = None
-    gpus: float = 0.0
-    """GPUs that Ray sets aside for each run; a part lets runs share one."""
+    gpus: float | None = None
+    """GPUs that Ray sets aside for each run; a part lets runs share one. By default an equal share of all."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
     for option, value in (("--threads", means.threads), ("--together", means.together)):
         if value < 1:
             raise UserError(f"{option} must be at least 1, not {value}.")
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() and set(devices) != {"cpu"} else 0
+    on_gpu = set(devices) != {"cpu"}
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() and on_gpu else 0
     at_once = means.jobs or gpus or max(1, (os.cpu_count() or 1) // means.threads)
     if means.engine == "local":
         if means.address:
@@ -139,7 +140,8 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
         from everlearn.sweep.on_ray import RayEngine
 
         # A cluster is as large as it is; this machine is shared out like it is among local workers.
-        return RayEngine(means.jobs if means.address else at_once, means.threads, means.gpus, means.address)
+        jobs = means.jobs if means.address else at_once
+        return RayEngine(jobs, means.threads, means.gpus, means.address, on_gpu)
     raise unknown("engine", means.engine, ENGINES)
 
 
