@@ -17,6 +17,8 @@ class KnownStream:
     load: Callable[[StreamConfig, Embed], Benchmark]
     orders: Collection[str]
     """The names of its orders; others are lists of tasks."""
+    tasks: Collection[str] = ()
+    """The names of its tasks, where they are known before anything is read."""
     needs_data: bool = True
     check_files: Callable[[StreamConfig], None] = lambda config: None
     """Refuses data that is not there, without reading it."""
@@ -26,12 +28,17 @@ class KnownStream:
 
 STREAMS = {
     "docstrings": KnownStream(
-        docstrings.DESCRIPTION, lambda config, _: docstrings.load(config), docstrings.ORDERS, needs_data=False
+        docstrings.DESCRIPTION,
+        lambda config, _: docstrings.load(config),
+        docstrings.ORDERS,
+        tasks=docstrings.ORDERS["1"],
+        needs_data=False,
     ),
     "textcls": KnownStream(
         textcls.DESCRIPTION,
         lambda config, _: textcls.load(config),
         textcls.ORDERS,
+        tasks=tuple(textcls.SETS),
         check_files=textcls.check_files,
     ),
     "fewrel": KnownStream(

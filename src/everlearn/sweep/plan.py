@@ -94,6 +94,10 @@ def check_before_running(recipe: Recipe, runs: Sequence[PlannedRun]) -> None:
         if stream.order.isdecimal() and stream.order not in known.orders and stream.task_column is None:
             message = f"{stream.stream} has no order {stream.order}: choose among {', '.join(known.orders)}."
             raise recipe.source.error(_stated(recipe, run.place, "order"), message)
+        named = [] if stream.order in known.orders or not known.tasks else stream.order.split(",")
+        for task in filter(None, map(str.strip, named)):
+            if task not in known.tasks:
+                raise recipe.source.error(_stated(recipe, run.place, "order"), str(unknown("task", task, known.tasks)))
         for name, check in (
             ("data", partial(known.check_files, stream)),
             ("encoder", partial(check_encoder, run.config.encoder.encoder)),
