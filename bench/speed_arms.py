@@ -78,10 +78,14 @@ class Arms:
             start, rates = threading.Barrier(count), []
 
             def learn(own: Experiment, begun: float, start: threading.Barrier, rates: list[float]) -> None:
-                with own_queue():
-                    self._warm_up(partial(observe, own), begun, self.warm_up, partial(recordings, own))
-                    start.wait()
-                    rates.append(self._rate(partial(observe, own)))
+                try:
+                    with own_queue():
+                        self._warm_up(partial(observe, own), begun, self.warm_up, partial(recordings, own))
+                        start.wait()
+                        rates.append(self._rate(partial(observe, own)))
+                except BaseException:
+                    start.abort()  # the others would wait for ever
+                    raise
 
             threads = [threading.Thread(target=learn, args=(own, begun, start, rates)) for own in experiments]
             for thread in threads:
