@@ -59,9 +59,18 @@ class Sweep:
             self.finish(wanted)
 
     def finish(self, runs: Sequence[PlannedRun], tolerant: bool = False) -> None:
-        """Carry out those of the runs that are not done; an error at the end if some failed, unless `tolerant`."""
-        open_runs = [run for run in runs if not self._is_done(run)]
-        done = len(runs) - len(open_runs)
+        """Carry out those of the runs that are not done; an error at the end if some failed.
+
+        With `tolerant`, those that fail are given up for good.
+        """
+        hopeless = [run for run in runs if tolerant and self.folder.was_given_up(run)]
+        if hopeless:
+            where = self.folder.given_up
+            self.screen.say(
+                f"runs that failed before and are left out: {len(hopeless)}; delete {where} to try them again"
+            )
+        open_runs = [run for run in runs if run not in hopeless and not self._is_done(run)]
+        done = len(runs) - len(hopeless) - len(open_runs)
         if done:
             self.screen.say(f"{done} of {len(runs)} runs are done already")
         if not open_runs:
@@ -81,6 +90,8 @@ class Sweep:
                 outcome = ""
                 if event.kind == "failed":
                     failures[event.job.label] = event.text
+                    if tolerant:
+                        self.folder.give_up(by_name[event.job.name], event.text)
                 elif event.kind == "ended":
                     result = self.result(by_name[event.job.name])
                     outcome = f"accuracy {result['accuracy']:.1%}" if result else "no result"
