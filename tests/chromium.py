@@ -99,10 +99,15 @@ class Chromium:
 
     def press_enter(self) -> None:
         """The key, wherever the focus is."""
+        self._press("Enter", 13, text="\r")
+
+    def press_tab(self) -> None:
+        """On to what has the focus next."""
+        self._press("Tab", 9)
+
+    def _press(self, key: str, number: int, **more: str) -> None:
         for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13
-            )
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=number, **more)
 
     def look_like(self, width: int, height: int, phone: bool = False, dark: bool = False) -> None:
         """Take the shape of a device and its colours."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.classifier import LifelongClassifier, storage
+from everlearn.classifier.journal import Journal
 from everlearn.service.app import create_app
-from everlearn.service.journal import Journal
 from everlearn.service.learning import Learning
 from everlearn.service.server import web_server
 
@@ -73,14 +73,10 @@ class Client:
 @contextmanager
 def service(folder: Path, most_waiting: int = 10_000, **guard: Any) -> Iterator[tuple[Client, Learning]]:
     """A service in a thread of this process."""
-    if storage.is_model(folder):
-        params, state, extra = storage.load(folder)
-        classifier = LifelongClassifier.from_saved(params, state)
-    else:
-        classifier, extra = LifelongClassifier(**SETTINGS).begin(), {}
+    classifier = LifelongClassifier.load(folder) if storage.is_model(folder) else LifelongClassifier(**SETTINGS).begin()
     folder.mkdir(exist_ok=True)
     journal = Journal(folder / "journal.sqlite")
-    learning = Learning(folder, classifier, extra, journal)
+    learning = Learning(folder, classifier, journal)
     web, listening = web_server(create_app(learning, most_waiting, **guard), "127.0.0.1", 0)
     thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,17 @@ def test_probabilities_are_sane():
     assert chosen.tolist() == classifier.predict(texts).tolist()
 
 
+def test_few_examples_make_nothing_certain():
+    """Laplace's rule: having seen one example of each of two labels and nothing else, one may be wrong."""
+    texts = ["the of and", "it for on"]
+    for method in ("slda", "ranpac", "replay"):
+        shares = make(method).partial_fit(texts, ["a", "b"]).predict_proba(texts)
+        assert 0.25 <= shares.min() <= shares.max() <= 0.75
+    certain = make("slda").partial_fit(*data(300)).predict_proba(data(30, seed=2)[0])
+    assert certain.max() > 0.95
+    assert certain.min() >= 1 / (300 + 3)
+
+
 def test_no_text_gives_no_prediction():
     classifier = learned()
     assert classifier.predict([]).shape == (0,)
@@ -184,6 +196,43 @@ def test_it_follows_scikit_learns_conventions():
     fitted = copy.fit(*data(12))
     again = fitted.fit(*data(12, (3, 4)))  # starts over
     assert again.classes_.tolist() == ["label3", "label4"]
+
+
+def test_labels_may_be_announced():
+    """As scikit-learn has it in `partial_fit`, for those who need a column for each from the start."""
+    classifier = make().partial_fit(*data(30, (0, 1)), classes=[f"label{number}" for number in range(4)])
+    assert classifier.classes_.tolist() == ["label0", "label1", "label2", "label3"]
+    assert classifier.counts_["label3"] == 0
+    shares = classifier.predict_proba(data(5, seed=2)[0])
+    assert shares.shape == (5, 4)
+    np.testing.assert_allclose(shares[:, 2:], 1 / (30 + 4))  # as likely as what was never seen in 30 examples
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    alone = make().partial_fit(*data(30, (0, 1)))
+    np.testing.assert_allclose((30 + 4) * shares[:, :2], (30 + 2) * alone.predict_proba(data(5, seed=2)[0]))
+    classifier.partial_fit(*data(300, range(4)))
+    assert classifier.score(*data(40, range(4), seed=3)) > 0.8
+    with pytest.raises(BadInputError, match="'label5' is not among the classes"):
+        classifier.partial_fit(*data(4, (5,)), classes=["label0"])
+    with pytest.raises(BadInputError, match="some labels are strings"):
+        make().partial_fit(["the of"], [1], classes=["1"])
+
+
+def test_threads_take_turns():
+    classifier = make("slda", memory_capacity=None)
+    texts, labels = data(40)
+    classifier.partial_fit(texts, labels)
+    probes = data(10, seed=3)[0]
+
+    def work(_: int) -> None:
+        for start in range(0, 40, 5):
+            classifier.partial_fit(texts[start : start + 5], labels[start : start + 5])
+            assert np.isfinite(classifier.predict_proba(probes)).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert classifier.examples_ == sum(classifier.counts_.values()) == len(classifier.learner_.memory) == 200
+    whole = make("slda", memory_capacity=None).partial_fit(texts * 5, labels * 5)
+    np.testing.assert_allclose(classifier.predict_proba(probes), whole.predict_proba(probes), atol=1e-6)
 
 
 def test_it_works_in_a_pipeline_behind_a_column_selector():
@@ -268,7 +317,7 @@ def test_a_folder_holds_nothing_that_can_run_code_and_a_card(tmp_path: Path):
     classifier.hold_out(*data(9, seed=5))
     folder = classifier.save(tmp_path / "model")
     files = sorted(path.name for path in folder.rglob("*") if path.is_file())
-    assert files == ["README.md", "checksums.json", "config.json", "state.json", "tensors.safetensors"]
+    assert files == [".lock", "README.md", "checksums.json", "config.json", "state.json", "tensors.safetensors"]
     card = (folder / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: everlearn\npipeline_tag: text-classification\n")
     assert "It learned 60 examples with 3 labels" in card

@@ -122,31 +122,29 @@ def test_a_pass_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path):
     """In pieces, with the rows given from the start each time, it learns each row once."""
     pairs = [files.Row(number, text, label) for number, (text, label) in enumerate(rows(300))]
     settings = {"encoder": "tiny", "settings": {"head_lr": 0.03}}
-    whole = LifelongClassifier(**settings)
-    files.learn_rows(whole, tmp_path / "whole", pairs, files.Pass(), lambda done: None, lambda: False)
+    whole = LifelongClassifier(**settings).begin()
+    files.learn_rows(whole, tmp_path / "whole", pairs, lambda done: None, lambda: False)
     folder = tmp_path / "pieces"
-    classifier, unfinished = LifelongClassifier(**settings), files.Pass()
-    positions = []
-    while True:
-        stopped = iter([False, False, True, True]).__next__
-        done = files.learn_rows(classifier, folder, pairs, unfinished, positions.append, stopped)
-        if done.rows == len(pairs):
-            break
-        classifier, unfinished = files.load_model(folder)
-        assert unfinished == done
+    classifier = LifelongClassifier(**settings).begin()
+    positions: list[int] = []
+    for place in (128, 256, 300):
+        stopped = [place] if place < 300 else None
+        done = files.learn_rows(classifier, folder, pairs, positions.append, lambda at=stopped: positions[-1:] == at)
+        assert done.rows == place
+        classifier = LifelongClassifier.load(folder)
+        assert files.unfinished_pass(classifier) == (done if place < 300 else files.Pass())
     assert positions == [0, 64, 128, 128, 192, 256, 256, 300]
-    knowledge_of = [knowledge(files.load_model(tmp_path / name)[0]) for name in ("whole", "pieces")]
+    knowledge_of = [knowledge(LifelongClassifier.load(tmp_path / name)) for name in ("whole", "pieces")]
     assert_same_state(*knowledge_of)
 
 
 def test_other_rows_are_not_taken_for_those_of_an_unfinished_pass(tmp_path: Path):
     pairs = [files.Row(number, text, label) for number, (text, label) in enumerate(rows(100))]
-    classifier = LifelongClassifier(encoder="tiny")
-    looks = iter([False, True, True])
-    done = files.learn_rows(classifier, tmp_path, pairs, files.Pass(), lambda done: None, lambda: next(looks))
+    classifier = LifelongClassifier(encoder="tiny").begin()
+    done = files.learn_rows(classifier, tmp_path, pairs, lambda done: None, lambda: classifier.examples_ > 0)
     assert done.rows == 64
     other = [files.Row(number, text, label) for number, (text, label) in enumerate(rows(70, seed=5))]
-    files.learn_rows(classifier, tmp_path, other, done, lambda done: None, lambda: False)
+    files.learn_rows(classifier, tmp_path, other, lambda done: None, lambda: False)
     assert classifier.examples_ == 64 + 70
 
 
@@ -173,3 +171,45 @@ def wait_until_learning(process: int, model: Path) -> None:
         os.kill(process, 0)
         time.sleep(0.05)
     time.sleep(1.5)
+
+
+def start_learning(model: Path, source: str, **options: Any) -> subprocess.Popen[str]:
+    program = "from everlearn.classifier import files; files.SECONDS_BETWEEN_SAVES = 0; "
+    program += "from everlearn.cli import main; main()"
+    command = [sys.executable, "-c", program, "learn", str(model), source, *TINY]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_waiting_for_a_pipe_can_be_broken_off(tmp_path: Path, number: int):
+    """What came before is learned by then, though it is not a whole portion."""
+    model = tmp_path / "model"
+    process = start_learning(model, "-", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows(5)))
+    process.stdin.flush()
+    end = time.monotonic() + 60
+    while not (model / "config.json").exists():  # saved for the first time
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 75
+    assert process.stderr is not None
+    assert "stopped after 5 rows and saved" in process.stderr.read()
+    assert LifelongClassifier.load(model).examples_ == 5
+
+
+def test_a_pipe_may_have_a_name(tmp_path: Path):
+    pipe = tmp_path / "rows.csv"
+    os.mkfifo(pipe)
+    process = start_learning(tmp_path / "model", str(pipe))
+    write(pipe, rows(70))  # waits until somebody reads
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "70 examples learned" in err
+
+
+def test_a_file_that_cannot_be_learned_leaves_no_folder(everlearn: CommandLine, tmp_path: Path):
+    for source in (tmp_path / "nothing.csv", write(tmp_path / "empty.csv", [])):
+        assert everlearn("learn", tmp_path / "model", source, *TINY)[0] == 2
+        assert not (tmp_path / "model").exists()

@@ -57,6 +57,11 @@ def save(folder: Path, position: int, state: dict[str, Any], advice: str = RESUM
     return final
 
 
+def newest(folder: Path) -> int:
+    """The highest position that has a checkpoint, whole or not; 0 where there is none."""
+    return max(map(_number, _newest_first(folder)), default=0)
+
+
 def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
     """The newest checkpoint that is whole, with its position; damaged ones are passed over with a line each."""
     candidates = _newest_first(folder)

@@ -103,13 +103,11 @@ class EpisodeBuilder:
             return None
         return self._complete(self._support.pop())
 
-    def discard(self, chosen: Callable[[Batch], Integers]) -> int:
-        """Take examples out of the half-built episode; how many there were."""
-        waiting = sum(map(len, self._support))
+    def discard(self, chosen: Callable[[Batch], Integers]) -> None:
+        """Take examples out of the half-built episode."""
         kept = [batch.without(chosen(batch)) for batch in self._support]
         self._support = [batch for batch in kept if len(batch)]
         self._expects_query = self._expects_query and bool(self._support)
-        return waiting - sum(map(len, self._support))
 
     def _complete(self, query: Batch, replayed: bool = False) -> Episode:
         episode = Episode(self._support, query, replayed)

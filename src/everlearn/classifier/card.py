@@ -19,8 +19,9 @@ def model_card(classifier: "LifelongClassifier") -> str:
     """The card as Markdown with a YAML head."""
     counts = classifier.counts_
     memory = classifier.learner_.memory
-    encoder = BASE_MODELS.get(classifier.encoder, classifier.encoder)
-    frozen = "as it is" if classifier.freeze_encoder else "trained along"
+    params = classifier.params_
+    encoder = BASE_MODELS.get(params["encoder"], params["encoder"])
+    frozen = "as it is" if params["freeze_encoder"] else "trained along"
     lines = [
         "---",
         yaml.safe_dump(_head(classifier), sort_keys=False, allow_unicode=True).rstrip(),
@@ -31,7 +32,7 @@ def model_card(classifier: "LifelongClassifier") -> str:
         f"Made with everlearn {__version__}. It learned {classifier.examples_:,} examples with {len(counts):,} labels, "
         f"one after the other and each once, between {classifier.created_} and {classifier.updated_}.",
         "",
-        f"- method: `{classifier.method}`",
+        f"- method: `{params['method']}`",
         f"- encoder: `{encoder}`, {frozen}",
         f"- memory: {len(memory):,} examples as token ids, from which the texts can be read: share the model only "
         "with those who may read them",
@@ -66,8 +67,8 @@ def _head(classifier: "LifelongClassifier") -> dict[str, Any]:
         "pipeline_tag": "text-classification",
         "tags": ["everlearn", "continual-learning", "lifelong-learning"],
     }
-    if classifier.encoder in BASE_MODELS:
-        head["base_model"] = BASE_MODELS[classifier.encoder]
+    if classifier.params_["encoder"] in BASE_MODELS:
+        head["base_model"] = BASE_MODELS[classifier.params_["encoder"]]
     return head
 
 

@@ -1,5 +1,6 @@
 """LifelongClassifier: learns labelled texts as they come, in any portions, with new labels at any time."""
 
+import copy
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -8,13 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from everlearn.batches import Batch, Floats, Integers
 from everlearn.classifier import hub, storage
+from everlearn.classifier.estimator import Estimator
 from everlearn.classifier.forgetting import Forgetting, HeldOut
-from everlearn.classifier.inputs import BadInputError, as_labels, as_texts
+from everlearn.classifier.inputs import BadInputError, announced_labels, as_labels, as_texts
 from everlearn.classifier.labels import Label, Labels
 from everlearn.classifier.learner import Learner
 from everlearn.classifier.snapshot import Snapshot
@@ -23,9 +24,10 @@ from everlearn.defaults import CLASSIFIER_METHOD, classifier_defaults
 from everlearn.errors import UserError
 from everlearn.examples import Example
 from everlearn.methods import ScoringPredictor, find_method
+from everlearn.methods.base import Chosen
 
 
-class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LifelongClassifier(Estimator):
     """A text classifier that keeps learning.
 
     Parameters
@@ -38,15 +40,23 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_length: longest text in tokens; longer ones are cut.
     seed, device: seed of every random choice; where to compute (auto, cpu, cuda).
     settings: any other setting of a run by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
+
+    One thread at a time learns; the others wait their turn, and predictions go on meanwhile.
     """
 
     learner_: Learner
     created_: str
     updated_: str
     examples_: int
-    """How many examples have been learned in all, those of forgotten labels too."""
+    """How many examples have been learned in all, those that were forgotten too."""
     forgotten_: int
     """How many examples have been removed by `forget` and `forget_texts`."""
+    places_: dict[str, Any]
+    """How far those who feed it have come, such as a service in its journal: saved with it, for them to go on."""
+    marks_: dict[Path, str]
+    """The folders it was loaded from or saved to, and what it was called there."""
+    forgetting_is_due: bool
+    """Whether something was forgotten that may still be on the disk until the next save."""
     _labels: Labels
     _counts: Counter[Label]
     _held_out: HeldOut
@@ -73,31 +83,47 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.device = device
         self.settings = settings
+        super().__init__()
 
     # Learning
 
     def fit(self, texts: Any, labels: Any) -> Self:
         """Start over and learn these examples, in one pass."""
-        if self._is_fitted():
-            del self.learner_
-        return self.partial_fit(texts, labels)
+        with self._turn:
+            checked, names = self._examples(texts, labels, None)
+            self._build()
+            return self._learn(checked, names)
 
     def begin(self) -> Self:
         """Be ready to learn, with nothing learned yet: a model that can be saved and served."""
         self._build()
         return self
 
-    def partial_fit(self, texts: Any, labels: Any) -> Self:
-        """Learn more examples, in the order given. Labels that were never seen before are welcome."""
+    def partial_fit(self, texts: Any, labels: Any, classes: Any = None) -> Self:
+        """Learn more examples, in the order given. Labels that were never seen before are welcome.
+
+        Whoever wants a column for labels that are still to come, as scikit-learn's own classifiers have it, names all
+        of them as `classes`; others are then refused.
+        """
+        with self._turn:
+            checked, names = self._examples(texts, labels, self.label_kind)
+            announced = None if classes is None else announced_labels(classes, names, self.label_kind)
+            if not self._is_fitted():
+                self._build()
+            for label in announced or ():
+                self._labels.number(label)
+            return self._learn(checked, names)
+
+    def _examples(self, texts: Any, labels: Any, kind: type | None) -> tuple[list[str], list[Label]]:
         checked = as_texts(texts)
-        names = as_labels(labels, len(checked), self.label_kind)
-        if not self._is_fitted():
-            self._build()
-        examples = [Example(text, self._labels.number(name)) for text, name in zip(checked, names, strict=True)]
+        return checked, as_labels(labels, len(checked), kind)
+
+    def _learn(self, texts: list[str], labels: list[Label]) -> Self:
+        examples = [Example(text, self._labels.number(label)) for text, label in zip(texts, labels, strict=True)]
         self._snapshot = None
         self.learner_.learn(examples)
-        self._counts.update(names)
-        self.examples_ += len(names)
+        self._counts.update(labels)
+        self.examples_ += len(labels)
         self.updated_ = _now()
         return self
 
@@ -114,14 +140,16 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def snapshot(self) -> Snapshot:
         """What is known now, for predicting elsewhere while learning goes on here."""
-        self._check_fitted()
-        if not self._labels.known:
-            raise NotFittedError("no label is known: learn some examples first.")
-        if self._snapshot is None:
-            predictor = self.learner_.predictor()
-            names = {self._labels.number(name): name for name in self._labels.known}
-            self._snapshot = Snapshot(predictor, self.learner_.problem, self.learner_.encoder.tokenizer, names)
-        return self._snapshot
+        with self._turn:
+            self._check_fitted()
+            if not self._labels.known:
+                raise NotFittedError("no label is known: learn some examples first.")
+            if self._snapshot is None:
+                predictor = self.learner_.predictor()
+                names = {self._labels.number(name): name for name in self._labels.known}
+                learner, examples = self.learner_, sum(self._counts.values())
+                self._snapshot = Snapshot(predictor, learner.problem, learner.encoder.tokenizer, names, examples)
+            return self._snapshot
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -150,19 +178,20 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def hold_out(self, texts: Any, labels: Any) -> Self:
         """Keep examples, never to be learned, to measure `forgetting` with; measures how well they are known now."""
-        self._check_fitted()
-        checked = as_texts(texts)
-        names = as_labels(labels, len(checked), self._labels.kind)
-        self._held_out.add(self.snapshot().tokenise(checked), names)
-        self.forgetting()
-        return self
+        with self._turn:
+            self._check_fitted()
+            checked, names = self._examples(texts, labels, self._labels.kind)
+            self._held_out.add(self.snapshot().tokenise(checked), names)
+            self.forgetting()
+            return self
 
     def forgetting(self) -> Forgetting:
         """How well the labels of the held-out examples are known now, against the best measured so far."""
-        self._check_fitted()
-        if not len(self._held_out):
-            raise UserError("nothing has been held out to measure with: give some examples to hold_out first.")
-        return self._held_out.measure(self.snapshot())
+        with self._turn:
+            self._check_fitted()
+            if not len(self._held_out):
+                raise UserError("nothing has been held out to measure with: give some examples to hold_out first.")
+            return self._held_out.measure(self.snapshot())
 
     def forget(self, label: Label) -> int:
         """Remove a label and all of its examples from the memory; how many examples that were.
@@ -171,19 +200,22 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         examples in the memory do so. Elsewhere weights that were trained on them may still carry traces: where these
         must go too, train a new model without the examples.
         """
-        self._check_fitted()
-        if label not in self._labels:
-            raise BadInputError(f"there is no label {label!r} to forget.")
-        if not isinstance(self.snapshot().predictor, ScoringPredictor):
-            raise UserError(f"{self.method} cannot leave a label out of its predictions: choose another method.")
-        number = self._labels.number(label)
-        removed = self.learner_.discard(lambda batch: np.flatnonzero(batch.labels == number))
-        removed += self._held_out.discard(self._held_out.rows_of(label))
-        if number in self.learner_.problem.labels:  # not while all of its examples were still waiting
-            self.learner_.method.forget(number)
-        self._labels.forget(label)
-        del self._counts[label]
-        return self._forgotten(removed)
+        with self._turn:
+            self._check_fitted()
+            if label not in self._labels:
+                raise BadInputError(f"there is no label {label!r} to forget.")
+            if not isinstance(self.snapshot().predictor, ScoringPredictor):
+                raise UserError(
+                    f"{self.params_['method']} cannot leave a label out of its predictions: choose another method."
+                )
+            number = self._labels.number(label)
+            removed = self._discard(lambda batch: np.flatnonzero(batch.labels == number))
+            removed += self._held_out.discard(self._held_out.rows_of(label))
+            if number in self.learner_.problem.labels:  # not while all of its examples were still waiting
+                self.learner_.method.forget(number)
+            self._labels.forget(label)
+            del self._counts[label]
+            return self._forgotten(removed)
 
     def forget_texts(self, texts: Any) -> int:
         """Remove these texts from the memory, wherever they wait and where they are held out; how many were found.
@@ -191,48 +223,73 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Texts are found by their tokens, so letters that the encoder does not tell apart and what lies behind
         `max_length` make no difference. Weights may still carry traces, see `forget`.
         """
-        self._check_fitted()
-        tokens = self.learner_.encoder.tokenizer(as_texts(texts))
-        wanted = {tokens[row].tobytes() for row in range(len(tokens))}
+        with self._turn:
+            self._check_fitted()
+            tokens = self.learner_.encoder.tokenizer(as_texts(texts))
+            wanted = {tokens[row].tobytes() for row in range(len(tokens))}
 
-        def chosen(batch: Batch) -> Integers:
-            own = batch.tokens
-            return np.array([row for row in range(len(own)) if own[row].tobytes() in wanted], dtype=np.int64)
+            def chosen(batch: Batch) -> Integers:
+                own = batch.tokens
+                return np.array([row for row in range(len(own)) if own[row].tobytes() in wanted], dtype=np.int64)
 
-        removed = self.learner_.discard(chosen)
-        removed += self._held_out.discard(chosen(self._held_out.batch).tolist())
-        return self._forgotten(removed)
+            removed = self._discard(chosen)
+            removed += self._held_out.discard(chosen(self._held_out.batch).tolist())
+            return self._forgotten(removed)
+
+    def _discard(self, chosen: Chosen) -> int:
+        """Let go of examples that were learned or wait to be, and count them no longer."""
+        gone = self.learner_.discard(chosen)
+        for number in gone.tolist():
+            name = self._labels.name(number)
+            if name is not None:
+                self._counts[name] -= 1
+        return len(gone)
 
     def _forgotten(self, removed: int) -> int:
         self.forgotten_ += removed
+        # Even where nothing was found: an older checkpoint may hold what the memory has lost since.
+        self.forgetting_is_due = True
         self._snapshot = None
         return removed
 
     # Keeping
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model to a folder: safetensors, JSON, the memory and a model card. Never leaves half a model."""
-        self._check_fitted()
-        return storage.save(self, Path(folder))
+        """Write the model to a folder: safetensors, JSON, the memory and a model card. Never leaves half a model.
+
+        A model that is there is replaced, unless it has learned more since this one was loaded from it.
+        """
+        with self._turn:
+            self._check_fitted()
+            with storage.locked(Path(folder)):
+                return storage.keep(self, Path(folder))
+
+    def saved_as(self, folder: Path, mark: str) -> None:
+        """Remember what it was called in a folder; nothing that was forgotten is there any more."""
+        self.marks_[folder.resolve()] = mark
+        self.forgetting_is_due = False
 
     @classmethod
     def load(cls, folder: str | Path) -> "LifelongClassifier":
         """The model in a folder that `save` wrote; it goes on learning as if it had never stopped."""
-        params, state, _ = storage.load(Path(folder))
-        return cls.from_saved(params, state)
+        saved = storage.load(Path(folder))
+        classifier = cls._from_parts(saved["params"], saved["classifier"])
+        classifier.places_ = saved["places"]
+        classifier.saved_as(Path(folder), saved["mark"])
+        return classifier
 
     @classmethod
-    def from_saved(cls, params: dict[str, Any], state: dict[str, Any]) -> "LifelongClassifier":
-        """The classifier with these parameters in the state that `state` gave."""
-        classifier = cls(**{**params, "settings": params["settings"] or None})
+    def _from_parts(cls, params: dict[str, Any], state: dict[str, Any]) -> "LifelongClassifier":
+        classifier = cls(**params)
         classifier._build()
         classifier.restore(state)
         return classifier
 
     def push_to_hub(self, name: str, private: bool = True) -> str:
         """Put the model on the Hugging Face hub, with its memory, as `owner/name`; its address."""
-        self._check_fitted()
-        return hub.push(self, name, private)
+        with self._turn:
+            self._check_fitted()
+            return hub.push(self, name, private)
 
     def state(self) -> dict[str, Any]:
         """Everything that changes while it learns, as nested dicts of plain values, arrays and tensors."""
@@ -257,40 +314,28 @@ class LifelongClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._snapshot = None
 
     def _build(self) -> None:
-        if not find_method(self.method).lifelong:
+        params = copy.deepcopy(self.get_params(deep=False))
+        settings = params["settings"] or {}
+        if twice := sorted(set(settings) & set(params)):
+            raise BadInputError(f"{twice[0]} is a parameter of its own: leave it out of the settings.")
+        kind = find_method(self.method)
+        if not kind.lifelong:
             raise BadInputError(f"{self.method} needs all data at once: choose a lifelong method.")
-        if find_method(self.method).freezes_encoder and not self.freeze_encoder:
+        if kind.freezes_encoder and not self.freeze_encoder:
             raise BadInputError(
                 f"{self.method} leaves the encoder as it is: to train it along, choose another method, such as replay."
             )
-        given = {name: value for name, value in self.get_params(deep=False).items() if name != "settings"}
+        given = {name: value for name, value in params.items() if name != "settings"}
         defaults = classifier_defaults(self.method, self.freeze_encoder)
-        self._labels = Labels()
-        self.learner_ = Learner(Config.build({**defaults, **given, **(self.settings or {})}), self._labels.spoken)
+        labels = Labels()
+        self.learner_ = Learner(Config.build({**defaults, **given, **settings}), labels.spoken)
+        self.params_, self._labels = params, labels
         self._counts = Counter()
         self._held_out = HeldOut(self.learner_.tokenise([]))
         self._snapshot = None
         self.examples_ = self.forgotten_ = 0
+        self.places_, self.marks_, self.forgetting_is_due = {}, {}, False
         self.created_ = self.updated_ = _now()
-
-    # scikit-learn
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._is_fitted()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.one_d_array = True
-        return tags
-
-    def _is_fitted(self) -> bool:
-        return hasattr(self, "learner_")
-
-    def _check_fitted(self) -> None:
-        if not self._is_fitted():
-            raise NotFittedError("nothing has been learned yet: call partial_fit with texts and labels first.")
 
 
 def _now() -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from everlearn.classifier import storage
+from everlearn.classifier.arriving import Arriving
 from everlearn.classifier.classifier import LifelongClassifier
 from everlearn.classifier.labels import Label
 from everlearn.errors import UserError
@@ -16,6 +17,10 @@ from everlearn.streams.tables import Row
 PORTION = 64
 """Rows between two looks at whether to stop or to save."""
 SECONDS_BETWEEN_SAVES = 30.0
+PATIENCE = 0.3
+"""Seconds without a row after which those that came are learned, though they are not a whole portion yet."""
+UNFINISHED = "file"
+"""Under this name the model keeps how far an interrupted pass has come."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,6 @@ def learn_rows(
     classifier: LifelongClassifier,
     folder: Path,
     rows: Iterable[Row],
-    unfinished: Pass,
     progress: Callable[[int], None],
     stopped: Callable[[], bool],
 ) -> Pass:
@@ -46,26 +50,42 @@ def learn_rows(
 
     An unfinished pass is noted in the model. Given the same rows again, it goes on behind the last one saved.
     """
-    rest = iter(rows)
+    arriving = Arriving(rows, stopped)
+    unfinished = unfinished_pass(classifier)
     done = Pass()
-    first = list(itertools.islice(rest, unfinished.rows))
-    if first and done.after(first) == unfinished:
-        done = unfinished
-    else:
-        rest = itertools.chain(first, rest)
+    portion = arriving.take(unfinished.rows)
+    if stopped() and len(portion) < unfinished.rows:
+        return unfinished  # told to stop before it came to anything new
+    if portion and done.after(portion) == unfinished:
+        done, portion = unfinished, []
     progress(done.rows)
-    saved_at = time.monotonic()
-    while not stopped() and (portion := list(itertools.islice(rest, PORTION))):
-        labels = labels_like(classifier, [row.label for row in portion])
-        classifier.partial_fit([row.text for row in portion], labels)
-        done = done.after(portion)
-        progress(done.rows)
-        if time.monotonic() - saved_at > SECONDS_BETWEEN_SAVES:
-            storage.save(classifier, folder, {"unfinished": asdict(done)})
-            saved_at = time.monotonic()
+    saved, saved_at = done, time.monotonic()
+    while not stopped():
+        portion = portion or arriving.take(PORTION, PATIENCE)
+        if portion:
+            labels = labels_like(classifier, [row.label for row in portion])
+            classifier.partial_fit([row.text for row in portion], labels)
+            done = done.after(portion)
+            progress(done.rows)
+        elif arriving.ended:
+            break
+        if done != saved and time.monotonic() - saved_at > SECONDS_BETWEEN_SAVES:
+            _save(classifier, folder, done)
+            saved, saved_at = done, time.monotonic()
+        portion = []
     if done.rows:
-        storage.save(classifier, folder, {"unfinished": asdict(done)} if stopped() else {})
+        _save(classifier, folder, done if stopped() else Pass())
     return done
+
+
+def unfinished_pass(classifier: LifelongClassifier) -> Pass:
+    """The pass over a file that was interrupted, if there is one."""
+    return Pass(**classifier.places_.get(UNFINISHED, {}))
+
+
+def _save(classifier: LifelongClassifier, folder: Path, done: Pass) -> None:
+    classifier.places_[UNFINISHED] = asdict(done)
+    storage.save(classifier, folder)
 
 
 def labels_like(classifier: LifelongClassifier, labels: list[str]) -> list[Label]:
@@ -76,12 +96,6 @@ def labels_like(classifier: LifelongClassifier, labels: list[str]) -> list[Label
         return [int(label) for label in labels]
     except ValueError as error:
         raise UserError(f"the labels of this model are whole numbers, and the file has others ({error}).") from error
-
-
-def load_model(folder: Path) -> tuple[LifelongClassifier, Pass]:
-    """The model in a folder, and the pass over a file that was not finished, if there is one."""
-    params, state, extra = storage.load(folder)
-    return LifelongClassifier.from_saved(params, state), Pass(**extra.get("unfinished", {}))
 
 
 def portions(texts: Iterator[str], size: int = PORTION) -> Iterator[list[str]]:

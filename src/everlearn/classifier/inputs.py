@@ -48,6 +48,16 @@ def as_labels(labels: Any, texts: int, kind: type | None) -> list[Label]:
     return values
 
 
+def announced_labels(classes: Any, labels: Sequence[Label], kind: type | None) -> list[Label]:
+    """All labels that may come, as scikit-learn's `classes`; those of the examples at hand are among them."""
+    values = list(_column(classes))
+    announced = as_labels(values, len(values), type(labels[0]) if labels else kind)
+    others = sorted({str(label) for label in labels} - set(map(str, announced)))
+    if others:
+        raise BadInputError(f"the label {others[0]!r} is not among the classes given: add it, or leave them out.")
+    return announced
+
+
 def _as_label(label: Any, place: int) -> Label:
     if isinstance(label, str):
         if not label.strip():

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
-from everlearn.batches import Batch
+from everlearn.batches import Batch, Integers
 from everlearn.config import Config
 from everlearn.encoders import load_encoder
 from everlearn.errors import UserError
@@ -79,16 +80,23 @@ class Learner:
             method.finish()
             return method.predictor()
 
-    def discard(self, chosen: Chosen) -> int:
-        """Let go of examples, in the memory and wherever they wait to be learned; how many there were."""
+    def discard(self, chosen: Chosen) -> Integers:
+        """Let go of examples, in the memory and wherever they wait to be learned; the label of each."""
+        gone = []
+
+        def noted(batch: Batch) -> Integers:
+            rows = chosen(batch)
+            gone.append(batch.labels[rows])
+            return rows
+
         everything = self.memory.all() if len(self.memory) else self.tokenise([])
-        remembered = chosen(everything).tolist()
+        remembered = noted(everything).tolist()
         if remembered:
             self.method.take_back(everything.take(remembered))
             self.memory.remove(remembered)
-        waiting = len(self.waiting)
-        self.waiting = self.waiting.without(chosen(self.waiting))
-        return len(remembered) + waiting - len(self.waiting) + self.method.discard(chosen)
+        self.waiting = self.waiting.without(noted(self.waiting))
+        self.method.discard(noted)
+        return np.concatenate(gone)
 
     def state(self) -> dict[str, Any]:
         """Everything that changes while it learns."""

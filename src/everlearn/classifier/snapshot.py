@@ -31,6 +31,8 @@ class Snapshot:
     tokenizer: Tokenizer
     names: dict[int, Label]
     """The labels by their numbers; those that were forgotten are not among them."""
+    examples: int
+    """How many examples it goes by."""
 
     @property
     def classes(self) -> list[Label]:
@@ -70,13 +72,17 @@ class Snapshot:
         return [self.names[number] for number in self.predictor.predict(batch).tolist()]
 
     def _probabilities(self, predictor: ScoringPredictor, batch: Batch) -> Floats:
-        columns = {number: column for column, number in enumerate(predictor.labels)}
-        numbers = {name: number for number, name in self.names.items()}
-        chosen = [columns[numbers[name]] for name in self.classes]
-        if not len(batch):
-            return np.empty((0, len(chosen)))
-        shares = predictor.probabilities(batch)[:, chosen]
+        classes = self.classes
+        shares = np.zeros((len(batch), len(classes)))
+        places = {name: place for place, name in enumerate(classes)}
+        # What was forgotten has no name any more; and what was only announced so far has no column yet.
+        named = [(n, places[self.names[number]]) for n, number in enumerate(predictor.labels) if number in self.names]
+        if len(batch) and named:
+            columns, own = zip(*named, strict=True)
+            shares[:, own] = predictor.probabilities(batch)[:, columns]
         totals = shares.sum(axis=1, keepdims=True)
         # A forgotten label may have taken all there was: then nothing is known, and every label is as likely.
-        known: Floats = np.divide(shares, totals, out=np.full_like(shares, 1 / len(chosen)), where=totals > 0)
-        return known
+        known = np.divide(shares, totals, out=np.full_like(shares, 1 / len(classes)), where=totals > 0)
+        # Laplace's rule of succession: whatever a method claims, few examples make nothing certain.
+        tempered: Floats = (self.examples * known + 1) / (self.examples + len(classes))
+        return tempered

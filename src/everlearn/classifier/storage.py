@@ -3,14 +3,16 @@
 import fcntl
 import json
 import os
+import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everlearn import __version__, checkpoint
 from everlearn.classifier.card import model_card
+from everlearn.classifier.journal import JOURNAL, Journal
 from everlearn.errors import UserError
 from everlearn.run_folder import write_text
 
@@ -29,52 +31,111 @@ def is_model(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def save(classifier: "LifelongClassifier", folder: Path, extra: dict[str, Any] | None = None) -> Path:
-    """Write a model; `extra` is kept with it for whoever feeds it and comes back from `load`."""
+def keep(classifier: "LifelongClassifier", folder: Path) -> Path:
+    """Write a model: nothing that others wrote to the folder is lost unnoticed, and what was forgotten is gone.
+
+    Like `save`, for whoever holds the folder (`locked`).
+    """
+    there = checkpoint.load_newest(folder / CHECKPOINTS, warnings.warn) if is_model(folder) else None
+    if there is not None:
+        _take_over(classifier, folder, there[1])
+    if not classifier.forgetting_is_due or not (folder / JOURNAL).is_file():
+        return save(classifier, folder)
+    journal = Journal(folder / JOURNAL)
+    try:
+        waiting = journal.last - journal.position(classifier.places_.get(JOURNAL))
+        if waiting > 0:
+            raise UserError(
+                f"{waiting:,} examples that were sent to the service wait in {folder} to be learned, and may be "
+                "among those to be forgotten: use `everlearn forget`, which learns them first."
+            )
+        save(classifier, folder)
+        journal.empty()
+    finally:
+        journal.close()
+    return folder
+
+
+def save(classifier: "LifelongClassifier", folder: Path) -> Path:
+    """Write a model, for whoever has held the folder (`locked`) since the model was loaded from it."""
     _make(folder)
-    params = classifier.get_params(deep=False)
-    config = {"format": FORMAT, "everlearn": __version__, "params": {**params, "settings": params["settings"] or {}}}
+    config = {"format": FORMAT, "everlearn": __version__, "params": classifier.params_}
     try:
         text = json.dumps(config, indent=2) + "\n"
     except TypeError as error:
         raise UserError(f"the settings cannot be written as JSON ({error}): use plain numbers and texts.") from error
-    state = {"classifier": classifier.state(), "extra": extra or {}}
+    mark = uuid.uuid4().hex
+    # The parameters are in the checkpoint as well: it is written as one, and config.json is for people.
+    parts = {"params": classifier.params_, "classifier": classifier.state(), "places": classifier.places_}
     checkpoint.save(
         folder / CHECKPOINTS,
-        classifier.examples_,
-        state,
+        checkpoint.newest(folder / CHECKPOINTS) + 1,
+        {**parts, "mark": mark},
         advice="make room and save again, what was saved before is whole",
         # What had to be forgotten must not live on in an older checkpoint.
-        kept=1 if classifier.forgotten_ else checkpoint.KEPT,
+        kept=1 if classifier.forgetting_is_due else checkpoint.KEPT,
     )
     write_text(folder / CONFIG, text)
     write_text(folder / CARD, model_card(classifier))
+    classifier.saved_as(folder, mark)
     return folder
 
 
-def load(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The parameters and the state of the model in a folder, and what was given to `save` as `extra`."""
-    config = _read_config(folder)
+def load(folder: Path) -> dict[str, Any]:
+    """The model in a folder: `params`, `classifier` (its state), `places` and the `mark` of this save."""
+    _check_config(folder)
     saved = checkpoint.load_newest(folder / CHECKPOINTS, warnings.warn)
     if saved is None:
         raise UserError(f"the model in {folder} is damaged, no checkpoint in it is whole: take it from a backup.")
-    state = saved[1]
-    return config["params"], state["classifier"], state["extra"]
+    return saved[1]
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep everyone else from writing to a model while this process does."""
+    """Keep everyone else from writing to a model while this process does; a folder made for nothing goes again."""
+    new = not folder.exists()
     _make(folder)
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = _lock(folder)
     try:
+        yield
+    finally:
+        if new and [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            with suppress(OSError):  # somebody has just put something into it
+                folder.rmdir()
+        os.close(descriptor)
+
+
+def _lock(folder: Path) -> int:
+    while True:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise UserError(f"another process is learning with the model {folder}: stop it, or wait for it.") from error
-        yield
-    finally:
+            os.close(descriptor)
+            raise UserError(
+                f"another process is at work with the model {folder} (it learns or is served): stop it, or wait for it."
+            ) from error
+        # Who held it before may have deleted it: then it is nobody's lock.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), (folder / LOCK).stat()):
+                return descriptor
         os.close(descriptor)
+        _make(folder)
+
+
+def _take_over(classifier: "LifelongClassifier", folder: Path, there: dict[str, Any]) -> None:
+    """The model in the folder makes room for another, or for what became of it."""
+    mark = classifier.marks_.get(folder.resolve())
+    if mark is None:
+        # What was sent to a service and learned by the one is not sent to the other again.
+        classifier.places_[JOURNAL] = there["places"].get(JOURNAL)
+    elif mark != there["mark"]:
+        raise UserError(
+            f"the model in {folder} has changed since this one was loaded from there or saved there "
+            f"({there['classifier']['examples']:,} examples learned there, {classifier.examples_:,} here): "
+            "load it again, or save to another folder."
+        )
 
 
 def _make(folder: Path) -> None:
@@ -84,20 +145,21 @@ def _make(folder: Path) -> None:
     except OSError as error:
         raise UserError(f"the folder {folder} cannot be used: {error.strerror}.") from error
     own = (CARD, CHECKPOINTS, LOCK)
-    strange = [name for name in foreign if name not in own and not name.startswith((CONFIG, "journal."))]
+    strange = [name for name in foreign if name not in own and not name.startswith((CONFIG, JOURNAL))]
     if strange:
         raise UserError(f"the folder {folder} holds other files ({', '.join(strange[:3])}): choose a new one.")
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def _check_config(folder: Path) -> None:
     path = folder / CONFIG
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        version = config["format"]
-        if set(config["params"]) and version <= FORMAT:
-            return dict(config)
+        version = int(config["format"])
     except FileNotFoundError as error:
         raise UserError(f"there is no model in {folder}: check the path, or make one with everlearn learn.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}): take the model from a backup.") from error
-    raise UserError(f"the model in {folder} was written by a newer everlearn ({config.get('everlearn')}): update it.")
+    if version > FORMAT:
+        raise UserError(
+            f"the model in {folder} was written by a newer everlearn ({config.get('everlearn')}): update it."
+        )

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from everlearn.classifier import LifelongClassifier, storage
-from everlearn.classifier.files import Pass, labels_like, learn_rows, load_model, portions
+from everlearn.classifier.files import labels_like, learn_rows, portions, unfinished_pass
 from everlearn.cli.app import app
 from everlearn.cli.options import given, with_settings
 from everlearn.encoders import EncoderConfig
@@ -31,6 +31,7 @@ Model = Annotated[Path, typer.Argument(help="folder of the model")]
 TextColumn = Annotated[str, typer.Option(help="Column that holds the text.")]
 LabelColumn = Annotated[str, typer.Option(help="Column that holds the label.")]
 Format = Annotated[str | None, typer.Option("--format", help="csv, tsv or jsonl; by default what the name says.")]
+TextFormat = Annotated[str | None, typer.Option("--format", help="csv, tsv, jsonl or txt (one text a line).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 
 
@@ -70,20 +71,22 @@ def learn(
     screen = Screen()
     chosen = {**given(None, options), **({} if seed is None else {"seed": seed})}
     with storage.locked(model), _stop_on_signal() as stopped:
-        classifier, unfinished = _opened(model, chosen, screen)
+        classifier = _opened(model, chosen, screen)
         skipped = Skipped(str(file))
         rows = labelled_rows(file, text_column, label_column, skipped=skipped, suffix=_suffix(file, form))
-        total = None if file == STDIN else sum(1 for _ in _rows(file, text_column, label_column, form))
+        # A pipe can be read only once.
+        total = sum(1 for _ in _rows(file, text_column, label_column, form)) if file.is_file() else None
         with screen.track("learn", total, 0) as tracker:
             done = learn_rows(
-                classifier, model, rows, unfinished, lambda count: tracker.advance(count, None), lambda: bool(stopped)
+                classifier, model, rows, lambda count: tracker.advance(count, None), lambda: bool(stopped)
             )
     screen.say_all(skipped.notes())
+    if stopped:
+        kept = f"stopped after {done.rows:,} rows and saved" if done.rows else "stopped before the first row"
+        screen.say(f"{kept}: the same command goes on from there.")
+        raise typer.Exit(STOPPED)
     if not done.rows:
         raise UserError(f"{file} has no row with a text and a label: check the columns and the file.")
-    if stopped:
-        screen.say(f"stopped after {done.rows:,} rows and saved: the same command goes on from there.")
-        raise typer.Exit(STOPPED)
     screen.say(f"{model}: {classifier.examples_:,} examples learned, {len(classifier.classes_):,} labels")
 
 
@@ -92,11 +95,11 @@ def predict(
     model: Model,
     file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL or .txt file; - for one text a line, piped in")],
     text_column: TextColumn = "text",
-    form: Annotated[str | None, typer.Option("--format", help="csv, tsv, jsonl or txt (one text a line).")] = None,
+    form: TextFormat = None,
 ) -> None:
     """Predict the label of each text: a line of JSON for each row, as they come, null where it is blank."""
-    snapshot = load_model(model)[0].snapshot()
-    for texts in portions(_texts(file, text_column, form), 1 if file == STDIN else 64):
+    snapshot = LifelongClassifier.load(model).snapshot()
+    for texts in portions(read_texts(file, text_column, form), 1 if file == STDIN else 64):
         written = [text for text in texts if text]
         answers = iter(snapshot.ranked(written, 1) if written else [])
         for text in texts:
@@ -117,7 +120,7 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Measure how many texts of a file a model predicts right, by label."""
-    classifier = load_model(model)[0]
+    classifier = LifelongClassifier.load(model)
     rows = list(_rows(file, text_column, label_column, form))
     if not rows:
         raise UserError(f"{file} has no row with a text and a label: check the columns and the file.")
@@ -141,7 +144,7 @@ def score(
 @app.command("inspect")
 def inspect_model(model: Model, as_json: Json = False) -> None:
     """Show what a model knows: labels, counts, memory, age and size."""
-    classifier, unfinished = load_model(model)
+    classifier = LifelongClassifier.load(model)
     memory = classifier.learner_.memory
     size = sum(path.stat().st_size for path in model.rglob("*") if path.is_file())
     facts = {
@@ -150,7 +153,7 @@ def inspect_model(model: Model, as_json: Json = False) -> None:
         "examples": classifier.examples_,
         "memory": {"entries": len(memory), "capacity": classifier.memory_capacity, "policy": classifier.memory},
         "forgotten": classifier.forgotten_,
-        "unfinished_rows": unfinished.rows,
+        "unfinished_rows": unfinished_pass(classifier).rows,
         "created": classifier.created_,
         "updated": classifier.updated_,
         "bytes": size,
@@ -177,19 +180,19 @@ def inspect_model(model: Model, as_json: Json = False) -> None:
     Console().print(table)
 
 
-def _opened(model: Path, chosen: dict[str, Any], screen: Screen) -> tuple[LifelongClassifier, Pass]:
+def _opened(model: Path, chosen: dict[str, Any], screen: Screen) -> LifelongClassifier:
     """The model, made where there is none; settings are for new models only."""
     if not storage.is_model(model):
-        return LifelongClassifier(**model_params(chosen)), Pass()
-    classifier, unfinished = load_model(model)
+        return LifelongClassifier(**model_params(chosen)).begin()
+    classifier = LifelongClassifier.load(model)
     current = {**classifier.learner_.config.flat()}
     for name, value in chosen.items():
         if current[name] != value:
             raise UserError(f"{model} was made with {name} {current[name]}: leave the option out, or make a new model.")
     screen.say(f"going on with {model}: {classifier.examples_:,} examples learned so far")
-    if unfinished.rows:
-        screen.say(f"{unfinished.rows:,} rows of an interrupted pass are skipped where the file begins with them")
-    return classifier, unfinished
+    if rows := unfinished_pass(classifier).rows:
+        screen.say(f"{rows:,} rows of an interrupted pass are skipped where the file begins with them")
+    return classifier
 
 
 def _suffix(file: Path, form: str | None) -> str | None:
@@ -204,7 +207,8 @@ def _rows(file: Path, text: str, label: str, form: str | None) -> Iterator[Row]:
     return labelled_rows(file, text, label, skipped=Skipped(str(file)), suffix=_suffix(file, form))
 
 
-def _texts(file: Path, column: str, form: str | None) -> Iterator[str]:
+def read_texts(file: Path, column: str, form: str | None) -> Iterator[str]:
+    """The texts of a file as they come; empty where a row has none."""
     if form == "txt" or (form is None and (file == STDIN or file.suffix == ".txt")):
         return (line.strip() for line in lines(file))
     return (values[0] for _, values in records(file, [column], _suffix(file, form)))

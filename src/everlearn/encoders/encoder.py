@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch
 from torch import nn
 
 from everlearn.batches import Integers, Sequences
+from everlearn.encoders import onednn
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.flat import Skeleton, put_weights
+from everlearn.encoders.onednn import LinearByOneDnn
 from everlearn.encoders.padding import PIECE_LIMITS, cut_into_pieces, pad
 from everlearn.encoders.tokenizer import Tokenizer
 from everlearn.ledger import Meter
@@ -116,7 +119,8 @@ class Encoder(nn.Module):
             learned, kept = learned.to(self.dtype), kept.to(self.dtype)
         weights = self.skeleton.named_weights(learned, kept)
         limits = PIECE_LIMITS[self.device.type]
-        pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
+        with LinearByOneDnn() if self.device.type == "cpu" and onednn.helps() else nullcontext():
+            pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
         return torch.cat(pieces)[on_device(np.argsort(order), self.device)]
 
     def _encode(self, weights: dict[str, torch.Tensor], sequences: Sequences, rows: Integers) -> torch.Tensor:

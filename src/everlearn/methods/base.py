@@ -141,9 +141,8 @@ class Method(ABC):
     def take_back(self, batch: Batch) -> None:
         """Undo what was learned from these examples, where a method can (`takes_back`)."""
 
-    def discard(self, chosen: Chosen) -> int:
-        """Let go of examples that still wait to be learned inside the method; how many there were."""
-        return 0
+    def discard(self, chosen: Chosen) -> None:
+        """Let go of examples that still wait to be learned inside the method."""
 
     @abstractmethod
     def predictor(self) -> Predictor:

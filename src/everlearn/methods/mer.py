@@ -47,12 +47,10 @@ class MER(SparseReplay):
         """Batches that waited for a replay which does not come take the plain step."""
         return self._learn_plainly(self.waiting)
 
-    def discard(self, chosen: Chosen) -> int:
+    def discard(self, chosen: Chosen) -> None:
         """Take examples out of the batches that wait."""
-        before = sum(map(len, self.waiting))
         kept = [batch.without(chosen(batch)) for batch in self.waiting]
         self.waiting = [batch for batch in kept if len(batch)]
-        return before - sum(map(len, self.waiting))
 
     def reptile(self, examples: Batch) -> torch.Tensor:
         """MER's algorithm over these examples, in random order; the mean loss."""

@@ -59,9 +59,9 @@ class MetaMethod(GradientMethod):
         self.update(gradients, replayed=episode.replayed)
         return {"replay_loss" if episode.replayed else "loss": loss}
 
-    def discard(self, chosen: Chosen) -> int:
+    def discard(self, chosen: Chosen) -> None:
         """Take examples out of the half-built episode."""
-        return self.episodes.discard(chosen)
+        self.episodes.discard(chosen)
 
     def predictor(self) -> Predictor:
         """Algorithm 2: adapt a copy on m random batches of the memory, predict with it, discard it."""

@@ -1,42 +1,34 @@
 """The routes of the service."""
 
-import math
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from everlearn import __version__
-from everlearn.service import schemas
+from everlearn.service import interface, schemas
 from everlearn.service.connection import while_connected
 from everlearn.service.guard import Guard
-from everlearn.service.journal import JournalFullError
 from everlearn.service.learning import Learning
 from everlearn.service.metrics import Metrics
 from everlearn.service.predicting import BusyError, NothingLearnedError, Predicting
+from everlearn.service.refusing import handle_errors
+from everlearn.service.strict_json import StrictRoute
+from everlearn.service.taking import Taking
 
 PAGE = Path(__file__).parent / "page"
-LARGEST_ID = 2**63 - 1
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse, "description": description}
-    for status, description in {
-        400: "The body is not JSON.",
-        401: "A token is needed.",
-        413: "The request is too large.",
-        415: "The body is not declared as JSON.",
-        421: "The request is for another host.",
-        422: "Something in the request is missing, wrong, too long or unknown.",
-        429: "Too much is waiting; Retry-After says when to come back.",
-    }.items()
+PAGE_FILES = {
+    "/": ("index.html", "text/html"),
+    "/page/style.css": ("style.css", "text/css"),
+    "/page/app.js": ("app.js", "text/javascript"),
+    "/page/drawing.js": ("drawing.js", "text/javascript"),
+    "/page/service.js": ("service.js", "text/javascript"),
+    "/page/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 
@@ -46,8 +38,8 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
     Without a token only requests to this machine's own names are answered; `host`, which it is served on, is one.
     """
     predicting = Predicting(lambda: learning.snapshot)
+    taking = Taking(learning, most_waiting)
     metrics = Metrics(learning)
-    kinds = _LabelKind(learning)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,44 +57,30 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
         lifespan=lifespan,
         docs_url=None,  # these pages would be loaded from elsewhere
         redoc_url=None,
-        responses=ERRORS,
+        redirect_slashes=False,  # to an address that is made of the request's own
     )
-    app.add_middleware(Guard, token=token, host=host, count=metrics.count)
-    app.mount("/page", StaticFiles(directory=PAGE), name="page")
-    _handle_errors(app)
+    app.router.route_class = StrictRoute
+    app.add_middleware(Guard, token=token, host=host, open_paths={*PAGE_FILES, "/health"}, count=metrics.count)
+    handle_errors(app)
+    _serve_page(app)
+    elsewhere = interface.only_here(token)
+    secured: dict[str, Any] = {"dependencies": interface.security(token)}
 
-    @app.post("/examples", status_code=202, responses={507: {"model": schemas.ErrorResponse}})
+    @app.post("/examples", status_code=202, responses=interface.WRITING | elsewhere, **secured)
     async def learn(request: schemas.ExamplesRequest) -> schemas.ExamplesResponse:
         """Learn examples. When this answers, they are on the disk, and each will be learned exactly once."""
-        if learning.failure:
-            raise HTTPException(503, f"nothing more is learned ({learning.failure}): see the service's log.")
-        if len(request.examples) > most_waiting:  # to come back later would not help
-            raise HTTPException(413, f"no more than {most_waiting:,} examples may wait: send fewer at a time.")
-        if learning.backlog + len(request.examples) > most_waiting:
-            wait = math.ceil(min(60, max(1, learning.backlog / 2 / max(learning.rate, 1))))
-            raise HTTPException(
-                429, f"{learning.backlog:,} examples are waiting to be learned: try again.", {"Retry-After": str(wait)}
-            )
-        pairs = [(example.text, example.label) for example in request.examples]
-        kinds.check([label for _, label in pairs])
-        try:
-            ids = await run_in_threadpool(learning.journal.append, pairs)
-        except JournalFullError as error:
-            raise HTTPException(
-                507, f"nothing can be written down ({error}), so nothing was taken: make room on the disk."
-            ) from error
-        learning.wake()
+        ids = await taking.take([(example.text, example.label) for example in request.examples])
         metrics.accepted.inc(len(ids))
         return schemas.ExamplesResponse(ids=ids, backlog=learning.backlog)
 
-    @app.get("/examples/{number}", responses={404: {"model": schemas.ErrorResponse}})
+    @app.get("/examples/{number}", responses=interface.LOOKING_UP | elsewhere, **secured)
     async def example(number: int) -> schemas.ExampleResponse:
         """Whether an example has been learned yet."""
         if not 1 <= number <= learning.journal.last:
             raise HTTPException(404, "there is no example of this number.")
         return schemas.ExampleResponse(id=number, learned=number <= learning.position)
 
-    @app.post("/predictions", responses={409: {"model": schemas.ErrorResponse}})
+    @app.post("/predictions", responses=interface.ASKING | elsewhere, **secured)
     async def predict(request: schemas.PredictionsRequest, connection: Request) -> schemas.PredictionsResponse:
         """Predict the labels of texts, with what is known at this moment."""
         start = time.perf_counter()
@@ -116,45 +94,42 @@ def create_app(learning: Learning, most_waiting: int, token: str | None = None, 
         metrics.predictions.inc(len(answers))
         return schemas.PredictionsResponse(predictions=[schemas.Prediction(**answer) for answer in answers])
 
-    @app.get("/model")
+    @app.get("/model", responses=interface.ANYWHERE | elsewhere, **secured)
     async def model() -> schemas.ModelResponse:
         """What the model knows and what it is doing."""
         return _describe(learning)
 
-    @app.get("/health", responses={503: {"model": schemas.HealthResponse}})
-    async def health(response: Response) -> schemas.HealthResponse:
-        """Whether the service is well."""
+    open_to_all = {status: said for status, said in elsewhere.items() if status != 401}
+
+    @app.get("/health", responses=interface.ANYWHERE | interface.UNWELL | open_to_all)
+    async def health(request: Request, response: Response) -> schemas.HealthResponse:
+        """Whether the service is well. What is wrong is said only to those who may see the rest."""
+        problem = learning.failure or learning.save_failure
         if learning.failure:
             response.status_code = 503
-            return schemas.HealthResponse(status="failed", problem=learning.failure)
-        if learning.save_failure:
-            return schemas.HealthResponse(status="degraded", problem=learning.save_failure)
-        return schemas.HealthResponse(status="ok")
+        return schemas.HealthResponse(
+            status="failed" if learning.failure else "degraded" if problem else "ok",
+            problem=problem if request.state.trusted else None,
+        )
 
-    @app.get("/metrics", response_class=Response)
+    @app.get(
+        "/metrics", response_class=Response, responses=interface.METRICS | interface.ANYWHERE | elsewhere, **secured
+    )
     async def prometheus() -> Response:
         """Numbers for Prometheus."""
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(PAGE / "index.html")
+        return Response(metrics.text(), media_type=interface.PROMETHEUS)
 
     return app
 
 
-class _LabelKind:
-    """Labels are all texts or all numbers; the first example that is taken decides, and the model's own before it."""
+def _serve_page(app: FastAPI) -> None:
+    """The page's files, read once: no part of a request is ever a path."""
 
-    def __init__(self, learning: Learning) -> None:
-        waiting = learning.journal.read(learning.position, 1)
-        self._kind = learning.classifier.label_kind or (type(waiting[0].label) if waiting else None)
+    def sending(content: bytes, kind: str) -> Callable[[], Response]:
+        return lambda: Response(content, media_type=kind)
 
-    def check(self, labels: Sequence[str | int]) -> None:
-        kinds = {type(label) for label in labels} | ({self._kind} if self._kind else set())
-        if len(kinds) > 1:
-            raise HTTPException(422, "labels have to be all texts or all whole numbers, as in the model.")
-        (self._kind,) = kinds
+    for path, (name, kind) in PAGE_FILES.items():
+        app.add_api_route(path, sending((PAGE / name).read_bytes(), kind), include_in_schema=False)
 
 
 def _describe(learning: Learning) -> schemas.ModelResponse:
@@ -176,21 +151,3 @@ def _describe(learning: Learning) -> schemas.ModelResponse:
         created=classifier.created_,
         updated=facts.updated,
     )
-
-
-def _handle_errors(app: FastAPI) -> None:
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
-            return JSONResponse({"error": "the body is not valid JSON."}, 400)
-        # Where it is and what is wrong, but not what was sent: that may be of any size and need not even be text.
-        place = ".".join(str(part) for part in first["loc"] if part != "body")[:200]
-        place = place.encode("utf-8", "replace").decode()
-        reason = first["msg"].removeprefix("Value error, ")
-        return JSONResponse({"error": f"{place or 'the body'}: {reason}"}, 422)
-
-    @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> JSONResponse:
-        detail = "the body is not valid JSON." if "parsing the body" in str(error.detail) else str(error.detail)
-        return JSONResponse({"error": detail}, error.status_code, headers=error.headers)

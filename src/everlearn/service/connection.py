@@ -13,13 +13,18 @@ GONE = 499
 T = TypeVar("T")
 
 
+def client_gone() -> HTTPException:
+    """The end of a request that nobody waits for."""
+    return HTTPException(GONE, "the client has gone.")
+
+
 async def while_connected(connection: Request, work: Coroutine[Any, Any, T]) -> T:
     """What some work comes to; it is cancelled when the client hangs up."""
     doing, hanging_up = asyncio.ensure_future(work), asyncio.ensure_future(_end_of(connection))
     try:
         await asyncio.wait((doing, hanging_up), return_when=asyncio.FIRST_COMPLETED)
         if not doing.done():
-            raise HTTPException(GONE, "the client has gone.")
+            raise client_gone()
         return doing.result()
     finally:
         doing.cancel()

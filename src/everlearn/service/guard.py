@@ -1,21 +1,22 @@
-"""What every request passes before it reaches a route: host, token, content type, size."""
+"""What every request passes before it reaches a route: host, token, content type, size. And what every answer gets."""
 
 import hmac
-import json
+import re
+from collections import Counter
 from collections.abc import Callable
-from email.message import Message as Headers
 
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from everlearn.service.bodies import Bodies, too_large
 from everlearn.service.schemas import LARGEST_BODY
 
-OPEN_PATHS = ("/", "/health")
-"""Paths that need no token; the page's own files are the others."""
-OPEN_FOLDER = "/page/"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-
 WITH_BODY = ("POST", "PUT", "PATCH")
-TOO_LARGE = 413, f"the request is larger than {LARGEST_BODY:,} bytes: send less at a time."
+JSON = re.compile(r'application/json\s*(;\s*charset\s*=\s*("utf-8"|utf-8)\s*)?', re.IGNORECASE)
+ONCE = (b"host", b"authorization", b"content-type", b"content-length", b"content-encoding")
+"""Headers of which two would be read differently here and in a proxy in front."""
 
 HEADERS = [
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"),
@@ -28,55 +29,82 @@ HEADERS = [
 class Guard:
     """Refuses requests that should not get any further, with a sentence that says why."""
 
-    def __init__(self, app: ASGIApp, token: str | None, host: str, count: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str | None, host: str, open_paths: set[str], count: Callable[[str, str, int], None]
+    ) -> None:
         self._app = app
         self._token = token.encode() if token else None
         self._hosts = (*LOOPBACK, in_address(host))
+        self._open_paths = open_paths
         self._count = count
+        self._bodies = Bodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check, then pass on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        method, started = scope["method"], False
+        if method == "HEAD":  # as GET; the server leaves out the body
+            scope = {**scope, "method": "GET"}
 
         async def reply(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 message = {**message, "headers": [*message["headers"], *HEADERS]}
-                self._count(scope["method"], message["status"])
+                self._count(method, getattr(scope.get("route"), "path", "other"), message["status"])
             await send(message)
 
-        headers = dict(scope["headers"])
-        refusal = self._refusal(scope, headers)
-        if refusal:
-            await _answer(reply, *refusal)
-            return
-        if scope["method"] in WITH_BODY:
-            body = await _read(receive)
-            if body is None:
-                await _answer(reply, *TOO_LARGE)
-                return
-            receive = _again(body, receive)
-        await self._app(scope, receive, reply)
+        try:
+            self._check(scope)
+            if method in WITH_BODY:
+                async with self._bodies.read(receive) as receive_again:
+                    await self._app(scope, receive_again, reply)
+            else:
+                await self._app(scope, receive, reply)
+        except HTTPException as refusal:  # of this guard: the routes' own do not come this far
+            refused = JSONResponse({"error": refusal.detail}, refusal.status_code, refusal.headers)
+            await refused(scope, receive, reply)
+        except Exception:
+            if not started:
+                broken = JSONResponse({"error": "something is wrong in the service: its log says what."}, 500)
+                await broken(scope, receive, reply)
+            raise  # to the log
 
-    def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
+    def _check(self, scope: Scope) -> None:
+        headers = dict(scope["headers"])
+        named = Counter(name for name, _ in scope["headers"])
+        for name in ONCE:
+            if named[name] > 1:
+                raise HTTPException(400, f"the header {name.decode()} was sent more than once.")
         host = headers.get(b"host", b"").decode("latin-1").rpartition(":")
-        name = host[0] if host[0] and host[2].isdecimal() else "".join(host)
-        if not self._token and name.lower() not in self._hosts:
+        address = host[0] if host[0] and host[2].isdecimal() else "".join(host)
+        if not self._token and address.lower() not in self._hosts:
             # A web page elsewhere may have made its own name point here; it would not know a token.
-            return 421, "this service answers to localhost only."
-        path: str = scope["path"]
-        if self._token and path not in OPEN_PATHS and not path.startswith(OPEN_FOLDER):
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
-                return 401, "a token is needed: send it as `Authorization: Bearer TOKEN`."
+            raise HTTPException(421, "this service answers to localhost only, or to any name when it has a token.")
+        trusted = not self._token or _given_token(headers, self._token)
+        if not trusted and scope["path"] not in self._open_paths:
+            said = "a token is needed: send it as `Authorization: Bearer TOKEN`."
+            raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
+        scope.setdefault("state", {})["trusted"] = trusted
         if scope["method"] in WITH_BODY:
-            if not _is_json(headers.get(b"content-type", b"").decode("latin-1")):
-                return 415, "the body has to be JSON: send it with the content type application/json."
-            length = headers.get(b"content-length", b"0")
-            if length.isdigit() and int(length) > LARGEST_BODY:
-                return TOO_LARGE
-        return None
+            _check_body(headers)
+
+
+def _given_token(headers: dict[bytes, bytes], token: bytes) -> bool:
+    scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token)
+
+
+def _check_body(headers: dict[bytes, bytes]) -> None:
+    if not JSON.fullmatch(headers.get(b"content-type", b"").decode("latin-1")):
+        raise HTTPException(415, "the body has to be JSON: send it with the content type application/json.")
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise HTTPException(415, "the body must not be compressed.")
+    length = headers.get(b"content-length", b"0")
+    if length.isdigit() and int(length) > LARGEST_BODY:
+        raise too_large()
 
 
 def in_address(host: str) -> str:
@@ -86,42 +114,3 @@ def in_address(host: str) -> str:
     ('[::1]', '127.0.0.2')
     """
     return f"[{host}]" if ":" in host else host.lower()
-
-
-def _is_json(content_type: str) -> bool:
-    """Whether a content type says JSON in UTF-8, however it is spelled."""
-    parsed = Headers()
-    parsed["content-type"] = content_type
-    return parsed.get_content_type() == "application/json" and parsed.get_content_charset("utf-8") == "utf-8"
-
-
-async def _read(receive: Receive) -> bytes | None:
-    """The body; None where it is too large, whatever its length was said to be."""
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > LARGEST_BODY:
-            return None
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A body that was read already, then whatever else comes."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def take() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return take
-
-
-async def _answer(send: Send, status: int, error: str) -> None:
-    body = json.dumps({"error": error}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from everlearn.classifier import Label, LifelongClassifier, Snapshot, storage
+from everlearn.classifier.journal import JOURNAL, Journal, JournalFullError
 from everlearn.errors import UserError
-from everlearn.service.journal import Journal, JournalFullError
 from everlearn.service.watching import Arrivals, Retention
 
 PORTION = 32
@@ -22,6 +22,8 @@ EXAMPLES_BETWEEN_SAVES = 256
 SECONDS_BETWEEN_SAVES = 10.0
 SECONDS_BETWEEN_RETENTION = 20.0
 IDLE_SECONDS = 0.5
+WATCHED = "watched"
+"""Under this name the model keeps how well it did."""
 
 log = logging.getLogger("everlearn.service")
 
@@ -43,7 +45,7 @@ class Facts:
 class Learning(threading.Thread):
     """Learns behind the requests. Whoever predicts takes `snapshot`, which is replaced as a whole."""
 
-    def __init__(self, folder: Path, classifier: LifelongClassifier, extra: dict[str, Any], journal: Journal) -> None:
+    def __init__(self, folder: Path, classifier: LifelongClassifier, journal: Journal) -> None:
         super().__init__(name="learning", daemon=True)
         self.folder, self.classifier, self.journal = folder, classifier, journal
         self.snapshot: Snapshot | None = classifier.snapshot() if classifier.examples_ else None
@@ -55,18 +57,15 @@ class Learning(threading.Thread):
         self.save_failure: str | None = None
         """Why the last attempt to save failed; it is tried again."""
         self.busy = False
-        self._extra = extra
         self._wake, self._stopping = threading.Event(), threading.Event()
-        saved = extra.get("service", {})
-        same = saved.get("journal") == journal.identity
-        self.position: int = saved["position"] if same else 0
+        self.position = journal.position(classifier.places_.get(JOURNAL))
         """The number of the last example learned."""
         self._saved_position = self._oldest_position = self.position
         self._saved_at = self._measured_at = time.monotonic()
         self._measured_position = -1
-        if saved:
-            self.arrivals.restore(saved["arrivals"])
-            self.retention.restore(saved["retention"])
+        if watched := classifier.places_.get(WATCHED):
+            self.arrivals.restore(watched["arrivals"])
+            self.retention.restore(watched["retention"], classifier.counts_)
         self.facts = self._facts()
         journal.go_on_from(self.position)
         if journal.first > self.position + 1:
@@ -93,11 +92,10 @@ class Learning(threading.Thread):
         """Learn until told to stop and nothing is left."""
         try:
             while not (self._stopping.is_set() and not self.backlog):
-                if self._learn_portion():
-                    self._save_if_due()
-                else:
-                    self._save_if_due()
-                    self._measure_if_due()
+                learned = self._learn_portion()
+                self._save_if_due()
+                self._measure_if_due()
+                if not learned:
                     self._wake.wait(IDLE_SECONDS)
                     self._wake.clear()
         except Exception as error:
@@ -110,15 +108,11 @@ class Learning(threading.Thread):
 
     def save(self) -> None:
         """A checkpoint of the model and its place in the journal, as one."""
-        service = {
-            "journal": self.journal.identity,
-            "position": self.position,
-            "arrivals": self.arrivals.state(),
-            "retention": self.retention.state(),
-        }
+        self.classifier.places_[JOURNAL] = self.journal.place(self.position)
+        self.classifier.places_[WATCHED] = {"arrivals": self.arrivals.state(), "retention": self.retention.state()}
         self._saved_at = time.monotonic()
         try:
-            storage.save(self.classifier, self.folder, {**self._extra, "service": service})
+            storage.save(self.classifier, self.folder)
             # Two checkpoints are kept: the journal keeps what the older one has not learned.
             self.journal.prune(self._oldest_position)
         except (UserError, JournalFullError) as error:

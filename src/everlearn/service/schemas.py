@@ -1,8 +1,9 @@
 """What requests and responses look like, and the limits that requests keep to."""
 
-from typing import Annotated
+import unicodedata
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, FailFast, Field, StringConstraints, Tag
 
 LONGEST_TEXT = 20_000
 LONGEST_LABEL = 200
@@ -11,19 +12,39 @@ MOST_EXAMPLES = 1_000
 MOST_TEXTS = 256
 LARGEST_BODY = 8 * 1024 * 1024
 
+UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Zs")
+"""Kinds of characters that show nothing: control, format and space."""
+TEXT_LABEL, NUMBER_LABEL = "text", "number"
 
-def _not_blank(value: str) -> str:
-    if not value.strip():
+
+def _visible(value: str) -> str:
+    if all(unicodedata.category(character) in UNSEEN for character in value):
         raise ValueError("is empty")
     return value
 
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT, strict=True), AfterValidator(_not_blank)]
+def _one_line(value: str) -> str:
+    # A label is shown in terminals and in logs, where these would do more than be shown.
+    if any(unicodedata.category(character) == "Cc" for character in value):
+        raise ValueError("holds a control character, such as a line break")
+    return value
+
+
+def _kind(label: Any) -> str | None:
+    if isinstance(label, str):
+        return TEXT_LABEL
+    return NUMBER_LABEL if isinstance(label, int) and not isinstance(label, bool) else None
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_visible)]
 TextLabel = Annotated[
-    str, StringConstraints(min_length=1, max_length=LONGEST_LABEL, strict=True), AfterValidator(_not_blank)
+    str, StringConstraints(min_length=1, max_length=LONGEST_LABEL), AfterValidator(_visible), AfterValidator(_one_line)
 ]
-NumberLabel = Annotated[int, Field(strict=True, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
-AnyLabel = TextLabel | NumberLabel
+NumberLabel = Annotated[int, Field(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+AnyLabel = Annotated[
+    Annotated[TextLabel, Tag(TEXT_LABEL)] | Annotated[NumberLabel, Tag(NUMBER_LABEL)],
+    Discriminator(_kind, custom_error_type="label_type", custom_error_message="has to be a text or a whole number"),
+]
 
 
 class Request(BaseModel):
@@ -42,7 +63,7 @@ class LabelledText(Request):
 class ExamplesRequest(Request):
     """Examples to learn, in this order."""
 
-    examples: Annotated[list[LabelledText], Field(min_length=1, max_length=MOST_EXAMPLES)]
+    examples: Annotated[list[LabelledText], Field(min_length=1, max_length=MOST_EXAMPLES), FailFast()]
 
 
 class ExamplesResponse(BaseModel):
@@ -62,7 +83,7 @@ class ExampleResponse(BaseModel):
 class PredictionsRequest(Request):
     """Texts to predict the labels of."""
 
-    texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS)]
+    texts: Annotated[list[Text], Field(min_length=1, max_length=MOST_TEXTS), FailFast()]
 
 
 class Ranked(BaseModel):
@@ -136,9 +157,9 @@ class ModelResponse(BaseModel):
 
 
 class HealthResponse(BaseModel):
-    """Whether the service is well; `problem` says what is wrong."""
+    """Whether the service is well; `problem` says what is wrong, where the token was given or none is needed."""
 
-    status: str
+    status: Literal["ok", "degraded", "failed"]
     problem: str | None = None
 
 

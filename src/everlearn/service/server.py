@@ -1,5 +1,6 @@
 """Runs the service: the model, its journal, the web server, and an orderly end."""
 
+import gc
 import ipaddress
 import os
 import signal
@@ -11,14 +12,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from everlearn.classifier import LifelongClassifier, storage
+from everlearn.classifier.journal import JOURNAL, Journal
 from everlearn.errors import UserError
 from everlearn.progress import Screen
 from everlearn.service.app import create_app
 from everlearn.service.guard import in_address
-from everlearn.service.journal import Journal
 from everlearn.service.learning import Learning
 
-JOURNAL = "journal.sqlite"
 TOKEN_VARIABLE = "EVERLEARN_TOKEN"
 
 
@@ -39,9 +39,10 @@ def serve(
             "or serve on 127.0.0.1."
         )
     with storage.locked(folder):
-        classifier, extra = _opened(folder, params)
+        classifier = _opened(folder, params)
         journal = Journal(folder / JOURNAL)
-        learning = Learning(folder, classifier, extra, journal)
+        gc.freeze()  # the model stays: looking through it again and again would hold up requests
+        learning = Learning(folder, classifier, journal)
         app = create_app(learning, most_waiting, token, host)
         web, listening = web_server(app, host, port)
         screen.say(f"serving {folder} on http://{in_address(host)}:{listening.getsockname()[1]} (stop with Ctrl-C)")
@@ -61,7 +62,14 @@ def serve(
 def web_server(app: FastAPI, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
     """A server that is not running yet, and the socket it will answer on: who comes early waits."""
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30
+        app,
+        host=host,
+        port=port,
+        http="h11",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
     )
     try:
         listening = config.bind_socket()
@@ -87,12 +95,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _opened(folder: Path, params: dict[str, Any]) -> tuple[LifelongClassifier, dict[str, Any]]:
+def _opened(folder: Path, params: dict[str, Any]) -> LifelongClassifier:
     if storage.is_model(folder):
         if params:
             raise UserError(f"{folder} holds a model already: leave out --{next(iter(params)).replace('_', '-')}.")
-        saved, state, extra = storage.load(folder)
-        return LifelongClassifier.from_saved(saved, state), extra
+        return LifelongClassifier.load(folder)
     classifier = LifelongClassifier(**params).begin()
     storage.save(classifier, folder)
-    return classifier, {}
+    return classifier

@@ -1,14 +1,15 @@
 """What a service knows about how well its model does: on what just arrived, and on what it learned long ago."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from everlearn.batches import Integers
 from everlearn.classifier import Label, LifelongClassifier, Snapshot
-from everlearn.service.journal import Entry
+from everlearn.classifier.journal import Entry
 
 WINDOW = 100
 """Examples over which the accuracy on what just arrived is taken."""
@@ -32,9 +33,12 @@ class Arrivals:
     def add(self, entries: Sequence[Entry], predicted: Sequence[Label | None], examples: int) -> None:
         """Note what was predicted for examples that are learned next; `examples` were learned before."""
         for entry, guess in zip(entries, predicted, strict=True):
-            self.hits.append(guess == entry.label)
             self.recent.append({"id": entry.id, "text": entry.text[:140], "label": entry.label, "predicted": guess})
-        self.points.append((examples + len(entries), sum(self.hits) / len(self.hits)))
+            if guess is not None:  # with nothing known there was nothing to be wrong about
+                self.hits.append(guess == entry.label)
+        if self.accuracy is None:
+            return
+        self.points.append((examples + len(entries), self.accuracy))
         if len(self.points) > MOST_POINTS:
             self.points = self.points[::-2][::-1]  # the newest stays
 
@@ -59,25 +63,27 @@ class Retention:
 
     now: dict[Label, float] = field(default_factory=dict)
     best: dict[Label, float] = field(default_factory=dict)
+    turn: int = 0
+    """Where among the labels the next measurement begins."""
 
     def measure(self, classifier: LifelongClassifier, snapshot: Snapshot) -> None:
-        """Predict a few examples of each label, evenly spread over the memory."""
+        """Predict a few examples of each label, evenly spread over the memory; of so many labels that not all come at
+        once, the next ones."""
         memory = classifier.learner_.memory
         if not len(memory):
             return
         batch = memory.all()
-        rows: dict[Label, list[int]] = {}
-        for number, label in snapshot.names.items():
-            own = np.flatnonzero(batch.labels == number)
-            if len(own) >= FEWEST_PROBES:
-                chosen = np.linspace(0, len(own) - 1, min(len(own), PROBES_PER_LABEL)).round().astype(int)
-                rows[label] = own[chosen].tolist()
-            if sum(map(len, rows.values())) > MOST_PROBES:
-                break
-        predicted = iter(snapshot.predict_batch(batch.take([row for own in rows.values() for row in own])))
-        self.now = {label: sum(next(predicted) == label for _ in own) / len(own) for label, own in rows.items()}
-        for label, share in self.now.items():
-            self.best[label] = max(share, self.best.get(label, 0.0))
+        own = {label: np.flatnonzero(batch.labels == number) for number, label in snapshot.names.items()}
+        known = [label for label, rows in own.items() if len(rows) >= FEWEST_PROBES]
+        each = max(FEWEST_PROBES, min(PROBES_PER_LABEL, MOST_PROBES // max(1, len(known))))
+        chosen = (known[self.turn :] + known[: self.turn])[: MOST_PROBES // each]
+        self.turn = (self.turn + len(chosen)) % max(1, len(known))
+        rows = {label: _spread(own[label], each) for label in chosen}
+        predicted = iter(snapshot.predict_batch(batch.take([row for some in rows.values() for row in some])))
+        for label, some in rows.items():
+            self.now[label] = sum(next(predicted) == label for _ in some) / len(some)
+            self.best[label] = max(self.now[label], self.best.get(label, 0.0))
+        self.now = {label: share for label, share in self.now.items() if label in known}
 
     def as_rows(self) -> list[dict[str, Any]]:
         """What is lost most first."""
@@ -85,9 +91,17 @@ class Retention:
         return sorted(rows, key=lambda row: (row["now"] - row["best"], str(row["label"])))
 
     def state(self) -> dict[str, Any]:
-        """The best so far."""
-        return {"best": list(self.best.items())}
+        """What was measured last, and the best so far."""
+        return {"now": list(self.now.items()), "best": list(self.best.items())}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a saved best."""
-        self.best = dict(state["best"])
+    def restore(self, state: dict[str, Any], known: Collection[Label]) -> None:
+        """Go on from what was saved of labels that are still known."""
+        self.now, self.best = (
+            {label: share for label, share in state[name] if label in known} for name in ("now", "best")
+        )
+
+
+def _spread(rows: Integers, most: int) -> list[int]:
+    places = np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(int)
+    chosen: list[int] = rows[places].tolist()
+    return chosen

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
 import sys
 import zlib
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from everlearn.errors import UserError
 
@@ -164,7 +165,7 @@ def _format(path: Path) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
     if path == STDIN:
-        with io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        with io.TextIOWrapper(_piped(), encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             yield file
         return
     try:
@@ -186,6 +187,14 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
         if not compressed:
             raise UserError(f"{path} cannot be read: {error}.") from error
         raise UserError(f"{path} is cut short or damaged ({error}): download or compress it again.") from error
+
+
+def _piped() -> BinaryIO:
+    try:
+        # Not Python's own reader: a thread that still waits for it when the program ends would hold it.
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    except io.UnsupportedOperation:  # no pipe of the system's, as in tests and notebooks
+        return sys.stdin.buffer
 
 
 def _missing_column(path: Path, wanted: str, there: Sequence[str]) -> UserError:

@@ -1,208 +1,216 @@
-// The page: teaches, asks, and shows what GET /model says every two seconds. Everything from the service is put into the
-// page as text, never as markup.
+// The page: teaches, asks, and shows what GET /model says every two seconds.
+
+import { bar, drawCurve, element, number, percent } from "/page/drawing.js";
+import { TokenNeeded, call, hasToken, useToken } from "/page/service.js";
 
 const REFRESH = 2000;
+const MOST_ROWS = 200;
 const find = (id) => document.getElementById(id);
-const percent = (share) => `${Math.round(share * 100)} %`;
-const number = (value) => value.toLocaleString("en");
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const counted = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
 
-let token = sessionStorage.getItem("everlearn-token") ?? "";
-
-async function call(path, body) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const options = body === undefined
-    ? { headers }
-    : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(path, options);
-  if (response.status === 401) find("token-form").hidden = false;
-  const answer = await response.json().catch(() => ({ error: `the service answered ${response.status}` }));
-  if (!response.ok) throw new Error(answer.error ?? `the service answered ${response.status}`);
-  return answer;
-}
-
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-// A row of a bar chart: name, bar, value, and where the best was.
-function bar(name, share, value, best) {
-  const row = element("li");
-  const track = element("div", "track");
-  const fill = element("div", "fill");
-  fill.style.width = percent(share).replace(" ", "");
-  track.append(fill);
-  if (best !== undefined) {
-    const mark = element("div", "mark");
-    mark.style.left = `calc(${best * 100}% - 1px)`;
-    track.append(mark);
-    if (best - share > 0.2) row.className = "lost";
-  }
-  track.setAttribute("aria-hidden", "true");
-  const title = element("span", "name", name);
-  title.title = name;
-  row.append(title, track, element("span", "value", value));
-  return row;
-}
-
-function show(list, rows) {
-  if (rows.length) list.replaceChildren(...rows);
-}
-
-// Labels in a form are texts; a model may have whole numbers.
-let numbersAsLabels = false;
+let waiting = 0; // examples not learned yet, when last heard of
+let numbersAsLabels = false; // labels in a form are texts; a model may have whole numbers
 const asLabel = (text) => (numbersAsLabels && /^-?\d+$/.test(text) ? Number(text) : text);
 
-async function submit(form, work) {
+function say(place, text, bad = false) {
+  if (place.textContent === text) return; // or it would be read out again
+  place.classList.toggle("bad", bad);
+  place.textContent = text;
+}
+
+async function submit(form, result, work) {
   const button = form.querySelector("button");
-  button.disabled = true;
+  if (button.ariaDisabled === "true") return; // not `disabled`, which would take the focus away
+  button.ariaDisabled = "true";
   try {
     await work();
+  } catch (error) {
+    if (error instanceof TokenNeeded) lock();
+    else say(result, error.message, true);
   } finally {
-    button.disabled = false;
+    button.ariaDisabled = "false";
   }
 }
 
-function complain(place, error) {
-  place.className = "result bad";
-  place.textContent = error.message;
+function onSubmit(id, result, work) {
+  const form = find(id);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit(form, find(result), work);
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
 }
 
-find("teach").addEventListener("submit", (event) => {
-  event.preventDefault();
-  submit(event.target, async () => {
-    const result = find("teach-result");
-    const label = find("teach-label").value.trim();
-    try {
-      const answer = await call("/examples", { examples: [{ text: find("teach-text").value, label: asLabel(label) }] });
-      await learned(answer.ids.at(-1));
-      result.className = "result";
-      result.textContent = `Learned as “${label}”.`;
-      find("teach-text").value = "";
-      find("teach-text").focus();
+let newest = 0; // the last example taught here; they are learned in order, so the others are learned before it
+
+onSubmit("teach", "teach-result", async () => {
+  const label = find("teach-label").value.trim();
+  const answer = await call("/examples", { examples: [{ text: find("teach-text").value, label: asLabel(label) }] });
+  waiting = answer.backlog;
+  newest = answer.ids.at(-1);
+  follow(newest, label);
+  find("teach-text").value = "";
+  find("teach-text").focus();
+});
+
+// Says that an example is written down until it is learned, however long that takes.
+async function follow(id, label) {
+  const result = find("teach-result");
+  for (let wait = 100; id === newest; wait = Math.min(wait * 1.5, REFRESH)) {
+    const known = await call(`/examples/${id}`).catch(() => ({ learned: false }));
+    if (id !== newest) return;
+    if (known.learned) {
+      say(result, `Learned as “${label}”.`);
       refresh();
-    } catch (error) {
-      complain(result, error);
+      return;
     }
-  });
-});
-
-async function learned(id) {
-  for (let tries = 0; tries < 50; tries += 1) {
-    if ((await call(`/examples/${id}`)).learned) return;
-    await new Promise((done) => setTimeout(done, 100));
+    say(result, `Written down, not learned yet: ${number(Math.max(waiting, 1))} waiting.`);
+    await pause(wait);
   }
 }
 
-find("ask").addEventListener("submit", (event) => {
-  event.preventDefault();
-  submit(event.target, async () => {
-    const result = find("ask-result");
-    try {
-      const [answer] = (await call("/predictions", { texts: [find("ask-text").value] })).predictions;
-      const list = element("ul", "bars");
-      const likely = answer.ranking.filter((one) => one.probability !== null);
-      list.append(...likely.map((one) => bar(String(one.label), one.probability, percent(one.probability))));
-      result.className = "result";
-      result.replaceChildren(element("p", "answer", String(answer.label)), list);
-    } catch (error) {
-      complain(result, error);
-    }
-  });
+onSubmit("ask", "ask-result", async () => {
+  const text = find("ask-text").value;
+  find("correct").hidden = true;
+  const [answer] = (await call("/predictions", { texts: [text] })).predictions;
+  const result = find("ask-result");
+  const list = element("ul", "bars");
+  const likely = answer.ranking.filter((one) => one.probability >= 0.005); // null, too, is not
+  list.append(...likely.map((one) => bar(String(one.label), one.probability, percent(one.probability))));
+  result.classList.remove("bad");
+  result.replaceChildren(element("p", "answer", String(answer.label)), list);
+  find("correct").hidden = false;
+  find("correct").onclick = () => {
+    find("teach-text").value = text;
+    find("teach-label").value = String(answer.label);
+    find("teach-label").focus();
+    find("teach-label").select();
+  };
 });
 
-find("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  token = find("token").value;
-  sessionStorage.setItem("everlearn-token", token);
-  find("token-form").hidden = true;
-  refresh();
+function lock() {
+  find("main").classList.add("locked");
+  find("problem").hidden = true;
+  say(find("status"), "locked");
+  find("links").hidden = true;
+  say(find("token-result"), hasToken() ? "This is not the right token." : "", true);
+  if (!find("token-form").hidden) return;
+  find("token-form").hidden = false;
+  find("token").focus();
+}
+
+onSubmit("token-form", "token-result", async () => {
+  say(find("token-result"), "");
+  useToken(find("token").value.trim());
+  find("token").select();
+  await refresh();
 });
+
+function unlock() {
+  if (find("token-form").hidden) return;
+  find("token-form").hidden = true;
+  find("token").value = "";
+  find("main").classList.remove("locked");
+  find("teach-text").focus();
+}
 
 function recentRow(example) {
   const row = element("li");
-  const what = element("span", "what", `${example.label} — `);
-  if (example.predicted === null) what.append("the first of all");
+  const what = element("span", "what");
+  what.append(element("span", "label", String(example.label)), " ");
+  if (example.predicted === null) what.append("nothing was known before");
   else if (example.predicted === example.label) what.append(element("span", "right", "✓ it knew"));
   else what.append(element("span", "wrong", `✗ it had said ${example.predicted}`));
   row.append(element("span", "said", example.text), what);
   return row;
 }
 
-const SVG = "http://www.w3.org/2000/svg";
+// Puts rows into a list when they have changed, so that nothing moves under a reader's hands.
+const shown = new Map();
 
-function shape(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
+function show(id, values, row, nothing) {
+  const key = JSON.stringify([values, nothing]);
+  if (shown.get(id) === key) return;
+  shown.set(id, key);
+  const rows = values.slice(0, MOST_ROWS).map(row);
+  if (values.length > MOST_ROWS) rows.push(element("li", "empty", `and ${number(values.length - MOST_ROWS)} more`));
+  if (!values.length && nothing) rows.push(element("li", "empty", nothing));
+  const list = find(id);
+  list.replaceChildren(...rows);
+  if (list.scrollHeight > list.clientHeight + 1) list.tabIndex = 0; // to be scrolled with the keyboard
+  else list.removeAttribute("tabindex");
 }
 
-function drawCurve(points) {
-  const curve = find("curve");
-  const [left, right, top, bottom] = [64, 548, 12, 168];
-  const shapes = [0, 0.5, 1].flatMap((share) => {
-    const y = bottom - share * (bottom - top);
-    return [
-      shape("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }),
-      shape("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, `${share * 100}%`),
-    ];
-  });
-  if (points.length) {
-    const [first, last] = [points[0].examples, points.at(-1).examples];
-    const place = ({ examples, accuracy }) => {
-      const x = last === first ? (left + right) / 2 : left + ((examples - first) / (last - first)) * (right - left);
-      return [x.toFixed(1), (bottom - accuracy * (bottom - top)).toFixed(1)];
-    };
-    const places = points.map(place);
-    const line = places.map(([x, y]) => `${x},${y}`).join(" ");
-    const [endX, endY] = places.at(-1);
-    shapes.push(
-      shape("polygon", { class: "area", points: `${places[0][0]},${bottom} ${line} ${endX},${bottom}` }),
-      shape("polyline", { class: "line", points: line }),
-      shape("circle", { class: "dot", cx: endX, cy: endY, r: 4.5 }),
-      shape("text", { x: left, y: 190 }, `${number(first)} examples`),
-      shape("text", { x: right, y: 190, "text-anchor": "end" }, number(last)),
-    );
-    curve.setAttribute("aria-label", `${percent(points.at(-1).accuracy)} right after ${number(last)} examples`);
-  } else {
-    shapes.push(shape("text", { x: 296, y: 96, "text-anchor": "middle" }, "No examples yet"));
-  }
-  curve.replaceChildren(...shapes);
+function retained({ label, now, best }) {
+  const row = bar(String(label), now, best > now ? `${percent(now)}, was ${percent(best)}` : percent(now), best);
+  if (best - now > 0.2) row.className = "lost";
+  return row;
 }
 
-function render(model) {
-  find("model").textContent = `${model.method} on ${model.encoder}`;
-  const status = find("status");
-  status.className = model.backlog ? "pill learning" : "pill";
-  status.textContent = model.backlog ? `learning, ${number(model.backlog)} waiting` : "up to date";
-  find("fact-examples").textContent = number(model.examples);
-  find("fact-labels").textContent = number(model.labels.length);
-  find("fact-memory").textContent = number(model.memory_entries);
-  find("fact-accuracy").textContent = model.accuracy === null ? "–" : percent(model.accuracy);
+function forgotten(retention) {
+  if (!retention.length) return "Measured once a label has three examples in the memory and nothing is waiting.";
+  const lost = retention.filter(({ now, best }) => now < best).length;
+  if (!lost) return `Nothing: all ${counted(retention.length, "label", "labels")} measured are known as well as ever.`;
+  return `${number(lost)} of ${counted(retention.length, "label", "labels")} measured: known less well than before.`;
+}
+
+function learning(model, stopped) {
+  const just = model.recent.length ? " Just learned:" : "";
+  if (!model.backlog) return model.examples ? `Nothing is waiting.${just}` : "";
+  const many = `${counted(model.backlog, "example is", "examples are")} waiting`;
+  const rate = Math.round(model.examples_per_second);
+  return !stopped && rate >= 1 ? `${many}; it learns about ${number(rate)} a second.${just}` : `${many}.${just}`;
+}
+
+function render(model, health) {
+  const stopped = health.status === "failed";
+  waiting = model.backlog;
+  say(find("model"), `A classifier that keeps learning: ${model.method} on ${model.encoder}`);
+  say(find("status"), stopped ? "stopped" : model.backlog ? "learning" : "up to date");
+  find("status").className = `pill ${stopped ? "bad" : model.backlog ? "busy" : ""}`;
+  say(find("fact-examples"), number(model.examples));
+  say(find("fact-labels"), number(model.labels.length));
+  say(find("fact-memory"), number(model.memory_entries));
+  say(find("memory-bound"), model.memory_capacity === null ? "in memory" : `in memory, of ${number(model.memory_capacity)}`);
+  say(find("fact-accuracy"), model.accuracy === null ? "–" : percent(model.accuracy));
   numbersAsLabels = typeof model.labels[0]?.label === "number";
-  find("known-labels").replaceChildren(...model.labels.map(({ label }) => new Option(String(label))));
-  const most = Math.max(...model.labels.map((one) => one.examples), 1);
   const byCount = model.labels.toSorted((one, other) => other.examples - one.examples);
-  show(find("labels"), byCount.map((one) => bar(String(one.label), one.examples / most, number(one.examples))));
-  show(find("recent"), model.recent.map(recentRow));
-  show(find("retention"), model.retention.map((one) => bar(String(one.label), one.now, percent(one.now), one.best)));
-  drawCurve(model.accuracy_curve);
+  const most = Math.max(...byCount.slice(0, 1).map((one) => one.examples), 1);
+  show("known-labels", model.labels.map(({ label }) => label), (label) => new Option(String(label)));
+  show("labels", byCount, (one) => bar(String(one.label), one.examples / most, number(one.examples)), "No labels yet.");
+  say(find("learning"), learning(model, stopped));
+  const nothing = model.examples ? "Nothing new since the service was started." : "Nothing yet: teach it a text with its label.";
+  show("recent", model.recent, recentRow, nothing);
+  say(find("forgotten"), forgotten(model.retention));
+  show("retention", model.retention, retained);
+  drawCurve(find("curve"), model.accuracy_curve);
+}
+
+function warn(text) {
+  find("problem").hidden = !text;
+  say(find("problem"), text);
 }
 
 async function refresh() {
-  const problem = find("problem");
   try {
-    render(await call("/model"));
-    const health = await call("/health").catch((error) => ({ problem: error.message }));
-    problem.hidden = !health.problem;
-    problem.textContent = health.problem ?? "";
+    const model = await call("/model");
+    const health = await call("/health");
+    unlock();
+    find("links").hidden = hasToken(); // a link cannot carry the token
+    render(model, health);
+    const what = health.status === "failed" ? "Nothing more is learned" : "The model cannot be saved at the moment";
+    warn(health.status === "ok" ? "" : `${what}: ${health.problem}.`);
   } catch (error) {
-    find("status").textContent = "not connected";
-    problem.hidden = false;
-    problem.textContent = error instanceof TypeError ? "The service does not answer." : error.message;
+    if (error instanceof TokenNeeded) {
+      lock();
+      return;
+    }
+    say(find("status"), "not connected");
+    find("status").className = "pill bad";
+    warn(error.message);
   }
 }
 
@@ -211,5 +219,5 @@ async function keepUpToDate() {
   setTimeout(keepUpToDate, REFRESH);
 }
 
-drawCurve([]);
+drawCurve(find("curve"), []);
 keepUpToDate();

@@ -1,16 +1,20 @@
-"""The journal: every acknowledged example, on disk before it is acknowledged, in the order in which it is learned."""
+"""The journal of a served model: every example, on disk before it is acknowledged, in the order of learning."""
 
 import json
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from everlearn.classifier import Label
+from everlearn.classifier.labels import Label
 from everlearn.errors import UserError
+
+JOURNAL = "journal.sqlite"
+"""Its name in the folder of a model."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -50,6 +54,14 @@ class Journal:
         (self.identity,) = self._db.execute("SELECT value FROM facts WHERE name = 'identity'").fetchone()
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'examples'").fetchone()
         self._last: int = row[0] if row else 0
+
+    def place(self, position: int) -> dict[str, Any]:
+        """What a model keeps with it that has learned everything up to this number."""
+        return {"journal": self.identity, "position": position}
+
+    def position(self, place: Mapping[str, Any] | None) -> int:
+        """Up to which number a model has learned that keeps this place; 0 where it is one in another journal."""
+        return int(place["position"]) if place and place["journal"] == self.identity else 0
 
     @property
     def last(self) -> int:
@@ -96,6 +108,13 @@ class Journal:
                 self._db.execute("DELETE FROM examples WHERE id <= ?", (upto,))
             except sqlite3.Error as error:
                 raise JournalFullError(str(error)) from error
+
+    def empty(self) -> None:
+        """Delete every example, from the disk too: also what the write-ahead log still says of examples deleted
+        before."""
+        self.prune(self._last)
+        with self._lock:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def go_on_from(self, number: int) -> None:
         """Never give out a number that the model counts as learned, though the journal may be an older copy."""
