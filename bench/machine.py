@@ -53,6 +53,6 @@ def peak_flops(device: torch.device) -> float:
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done what it was given."""
+    """Until the device has done what this thread has given it."""
     if device.type == "cuda":
-        torch.cuda.synchronize(device)
+        torch.cuda.current_stream(device).synchronize()

@@ -7,7 +7,7 @@
 Data folders are those of `everlearn run --stream textcls|fewrel --data DIR`. `bert` means BERT-base's shape with random
 weights, which is as fast as the real one; any other name is an encoder as `everlearn run --encoder` takes it. Writes
 `speed.json`, and from it a table and a figure; `--render` makes these from files alone, wherever they were measured. A
-second call with the same folder, on the same machine, adds its parts to those that are there.
+second call with the same folder, on the same machine, adds what is not there yet: one that was stopped goes on.
 """
 
 import argparse
@@ -15,8 +15,9 @@ import itertools
 import json
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,19 @@ from machine import machine
 from memory_growth import memory_growth
 from speed_arms import Arms
 from speed_table import render
+from speed_targets import PRECISIONS, SEEDS
 
 from everlearn.config import Config
 from everlearn.encoders import EncoderConfig, load_encoder
 from everlearn.experiment import benchmark_for, choose_device
+from everlearn.run_folder import write_text
 from everlearn.streams import Benchmark, Task
 
-PARTS = ("methods", "prediction", "length", "classes", "memory", "whole", "accuracy")
+PARTS = ("methods", "prediction", "together", "length", "classes", "memory", "whole", "accuracy")
 LONG = ("accuracy",)
 """Parts that take many minutes, and are only measured where they are asked for."""
 METHODS = ("seq", "replay", "a-gem", "maml-er", "oml-er", "anml-er")
+TOGETHER = ("seq", "oml-er")
 FILE = "speed.json"
 
 
@@ -50,7 +54,9 @@ def main() -> None:
     )
     parser.add_argument("--vocabulary", default="minilm", help="encoder whose tokenizer the shape `bert` takes")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each arm is measured")
-    parser.add_argument("--warm-up", type=float, default=4.0, help="seconds in which the product may record its shapes")
+    parser.add_argument(
+        "--warm-up", type=float, default=4.0, help="the product is warm when it recorded nothing for so many seconds"
+    )
     parser.add_argument("--whole-size", type=int, default=115_000, help="examples of each task in the whole run")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--render", type=Path, nargs="+", help="measure nothing: table and figures of these files")
@@ -68,16 +74,17 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
-    """Every part that is asked for; each figure is on the disk as soon as it is known."""
+    """Every part that is asked for and not known yet; each figure is on the disk as soon as it is known."""
     device = choose_device(options.device)
     figures = begun(options.out / FILE, machine(device))
     peak = figures["machine"]["peak_flops"]
     folders = {"textcls": options.textcls, "fewrel": options.fewrel}
     streams = {name: mixed(name, folder) for name, folder in folders.items() if folder}
 
-    def keep(name: str, value: Any) -> None:
-        figures[name] = value
-        (options.out / FILE).write_text(json.dumps(figures, indent=1) + "\n")
+    def keep(name: str, work: Callable[[], Any]) -> None:
+        if name not in figures:
+            figures[name] = work()
+            write_text(options.out / FILE, json.dumps(figures, indent=1) + "\n")
 
     with tempfile.TemporaryDirectory() as folder:
         for number, encoder in enumerate(options.encoders.split(",")):
@@ -85,23 +92,30 @@ def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
             arms = Arms(source, device, options.seconds, options.warm_up, peak)
             if "methods" in parts:
                 for (stream, benchmark), method in itertools.product(streams.items(), options.methods.split(",")):
-                    keep(f"{encoder}/{stream}/{method}", arms.compare(method, stream, benchmark))
+                    keep(f"{encoder}/{stream}/{method}", partial(arms.compare, method, stream, benchmark))
+            if "together" in parts and encoder != "bert":  # large batches of a large encoder fill a GPU by themselves
+                for (stream, benchmark), method in itertools.product(streams.items(), TOGETHER):
+                    keep(f"{encoder}/{stream}/{method}/together", partial(arms.together, method, stream, benchmark))
             if "accuracy" in parts and "fewrel" in streams and encoder != "bert":  # random weights learn nothing
-                keep(f"{encoder}/accuracy", arms.accuracy(options.fewrel))
+                for seed, precision in itertools.product(SEEDS, PRECISIONS):
+                    keep(
+                        f"{encoder}/accuracy/{precision}/{seed}",
+                        partial(arms.accuracy, options.fewrel, precision, seed),
+                    )
             if "textcls" not in streams:
                 continue
             if "prediction" in parts:
-                keep(f"{encoder}/prediction", arms.prediction(streams["textcls"]))
+                keep(f"{encoder}/prediction", partial(arms.prediction, streams["textcls"]))
             if number:  # how cost grows, and how long it takes in all, is measured with the first encoder
                 continue
             if "length" in parts:
-                keep(f"{encoder}/length", arms.by_length(streams["textcls"]))
+                keep(f"{encoder}/length", partial(arms.by_length, streams["textcls"]))
             if "classes" in parts:
-                keep(f"{encoder}/classes", arms.by_classes(streams["textcls"]))
+                keep(f"{encoder}/classes", partial(arms.by_classes, streams["textcls"]))
             if "whole" in parts:
-                keep(f"{encoder}/whole", arms.whole_run(options.textcls, options.whole_size))
+                keep(f"{encoder}/whole", partial(arms.whole_run, options.textcls, options.whole_size))
     if "memory" in parts:
-        keep("memory", memory_growth())
+        keep("memory", memory_growth)
 
 
 def begun(path: Path, here: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 import gc
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,23 @@ from machine import wait
 from published import Published, Settings
 
 from everlearn.config import Config
-from everlearn.encoders import EncoderConfig, load_encoder
+from everlearn.encoders import Encoder, EncoderConfig, load_encoder
 from everlearn.examples import Example
-from everlearn.experiment import benchmark_for, build_experiment
+from everlearn.experiment import Experiment, benchmark_for, build_experiment
 from everlearn.run import run
 from everlearn.streams import Benchmark
+from everlearn.transfer import own_queue
 
 PAPER = {
     "textcls": Settings(batch_size=16, replay_interval=9600, length=448),
     "fewrel": Settings(batch_size=4, replay_interval=1600, length=64),
 }
+
+
+AT_ONCE = (1, 2, 4, 8)
+"""How many runs share a process."""
+LONGEST_WARM_UP = 90.0
+"""Seconds after which an arm is measured though it is still recording."""
 
 
 class Arms:
@@ -47,19 +56,9 @@ class Arms:
     def product(self, method: str, stream: str, benchmark: Benchmark, **settings: Any) -> dict[str, Any]:
         self._clear()
         begun = time.perf_counter()
-        config = Config.build(
-            {"stream": stream, "method": method, "encoder": self.encoder, "device": self.device.type, **settings}
-        )
-        task = replace(benchmark.tasks[0], train=list(benchmark.tasks[0].train) * 40, test=benchmark.tasks[0].test[:20])
-        experiment = build_experiment(config, replace(benchmark, tasks=(task,)))
+        experiment = self._experiment(method, stream, benchmark, **settings)
         ledger = experiment.ledger.train
-
-        def observe() -> int:
-            batch = next(experiment.stream)
-            experiment.method.observe(batch)
-            return len(batch)
-
-        figures = self._measure(observe, begun, self.warm_up)
+        figures = self._measure(partial(observe, experiment), begun, self.warm_up, partial(recordings, experiment))
         experiment.stream.close()
         examples = figures["examples_per_second"] / experiment.stream.cursor
         weights = experiment.method.network.encoder.named_weights()
@@ -68,6 +67,45 @@ class Arms:
         flops = 2 * parameters * (ledger.tokens_forward + 2 * ledger.tokens_backward) * examples
         tokens = ledger.tokens_forward * examples
         return {**figures, "tokens_per_second": tokens, "flops": flops, "share_of_peak": flops / self.peak}
+
+    def together(self, method: str, stream: str, benchmark: Benchmark) -> dict[str, dict[str, float]]:
+        """Examples a second of several runs in one process, each in a thread with a queue of its own, and of all."""
+        figures = {}
+        for count in AT_ONCE:
+            self._clear()
+            begun = time.perf_counter()
+            experiments = [self._experiment(method, stream, benchmark) for _ in range(count)]
+            start, rates = threading.Barrier(count), []
+
+            def learn(own: Experiment, begun: float, start: threading.Barrier, rates: list[float]) -> None:
+                try:
+                    with own_queue():
+                        self._warm_up(partial(observe, own), begun, self.warm_up, partial(recordings, own))
+                        start.wait()
+                        rates.append(self._rate(partial(observe, own)))
+                except BaseException:
+                    start.abort()  # the others would wait for ever
+                    raise
+
+            threads = [threading.Thread(target=learn, args=(own, begun, start, rates)) for own in experiments]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for own in experiments:
+                own.stream.close()
+            if len(rates) < count:
+                raise SystemExit(f"{method} cannot be measured with {count} runs at once: see above.")
+            figures[str(count)] = {"examples_per_second": sum(rates), "slowest": min(rates)}
+            print(f"{stream} {method}, {count} at once: {sum(rates):,.0f} examples/s in all", flush=True)
+        return figures
+
+    def _experiment(self, method: str, stream: str, benchmark: Benchmark, **settings: Any) -> Experiment:
+        config = Config.build(
+            {"stream": stream, "method": method, "encoder": self.encoder, "device": self.device.type, **settings}
+        )
+        task = replace(benchmark.tasks[0], train=list(benchmark.tasks[0].train) * 40, test=benchmark.tasks[0].test[:20])
+        return build_experiment(config, replace(benchmark, tasks=(task,)))
 
     def published(self, method: str, stream: str, benchmark: Benchmark) -> dict[str, Any]:
         self._clear()
@@ -125,16 +163,13 @@ class Arms:
             figures[str(classes)] = self.product("oml-er", "textcls", many)
         return figures
 
-    def accuracy(self, folder: Path) -> dict[str, list[float]]:
-        """OML-ER's accuracy on relation extraction over three seeds, the fast way and the plain one."""
-        shared = {"stream": "fewrel", "data": folder, "encoder": self.encoder, "device": self.device.type}
-        return {
-            precision: [
-                run(Config.build({**shared, "method": "oml-er", "precision": precision, "seed": seed}))["accuracy"]
-                for seed in (42, 43, 44)
-            ]
-            for precision in ("bf16", "fp32")
-        }
+    def accuracy(self, folder: Path, precision: str, seed: int) -> float:
+        """OML-ER's accuracy on relation extraction, the fast way (bf16) or the plain one (fp32)."""
+        settings = {"stream": "fewrel", "data": folder, "encoder": self.encoder, "device": self.device.type}
+        config = Config.build({**settings, "method": "oml-er", "precision": precision, "seed": seed})
+        accuracy: float = run(config)["accuracy"]
+        print(f"accuracy, {precision}, seed {seed}: {accuracy:.1%}", flush=True)
+        return accuracy
 
     def whole_run(self, folder: Path, per_task: int) -> dict[str, Any]:
         """A whole OML-ER run, texts repeated to make it as long as the paper's; every task's evaluation included."""
@@ -163,19 +198,34 @@ class Arms:
         model, tokenizer = encoder.whole_model(), encoder.tokenizer._tokenizer
         return Published(method, model, tokenizer, benchmark.labels, ranks, settings)
 
-    def _measure(self, observe: Callable[[], int], begun: float, warm_up: float) -> dict[str, Any]:
+    def _measure(
+        self, observe: Callable[[], int], begun: float, warm_up: float, recorded: Callable[[], int] = lambda: 0
+    ) -> dict[str, Any]:
         """Examples a second once everything is warm, and what getting warm cost."""
-        warm, first = 0, time.perf_counter()
-        while time.perf_counter() - first < warm_up:
-            warm += observe()
-        wait(self.device)
+        warm, known = self._warm_up(observe, begun, warm_up, recorded)
         warmed = time.perf_counter()
         rate = self._rate(observe)
         return {
             "examples_per_second": rate,
             "start_up_seconds": max(0.0, warmed - begun - warm / rate),
+            "shapes_recorded": known,
             "peak_bytes": torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else None,
         }
+
+    def _warm_up(
+        self, observe: Callable[[], int], begun: float, warm_up: float, recorded: Callable[[], int]
+    ) -> tuple[int, int]:
+        """Observe until nothing was recorded for `warm_up` seconds; how many examples that took, and recordings.
+
+        Each shape is recorded when it comes again, and until the last one was, the rate is that of recording.
+        """
+        warm, known, since = 0, recorded(), time.perf_counter()
+        while (now := time.perf_counter()) - since < warm_up and now - begun < LONGEST_WARM_UP:
+            warm += observe()
+            if recorded() > known:
+                known, since = recorded(), time.perf_counter()
+        wait(self.device)
+        return warm, known
 
     def _rate(self, work: Callable[[], int]) -> float:
         done, start = 0, time.perf_counter()
@@ -189,6 +239,19 @@ class Arms:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self.device)
+
+
+def observe(experiment: Experiment) -> int:
+    """Learn from the next batch; how many examples it had."""
+    batch = next(experiment.stream)
+    experiment.method.observe(batch)
+    return len(batch)
+
+
+def recordings(experiment: Experiment) -> int:
+    """How many passes through its encoders were recorded so far."""
+    encoders = [part for part in experiment.method.network.modules() if isinstance(part, Encoder)]
+    return sum(encoder.fast_path.recordings for encoder in encoders if encoder.fast_path)
 
 
 def in_batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from speed_figure import speed_figure
-from speed_targets import METHODS, PROBLEMS, TARGETS, Figures, figure, quantity
+from speed_targets import METHODS, PROBLEMS, TARGETS, Figures, accuracies, figure, quantity
 
 from everlearn.report.figure import save_figure
 
@@ -104,16 +104,17 @@ def others(figures: Figures) -> Iterator[str]:
             rows.append(
                 (f"a run of {found['examples']:,} examples, {shape(encoder)}", f"{found['seconds']:,.1f} s in all")
             )
-        if part == "accuracy":
-            listed = ", ".join(f"{name}: {' '.join(f'{100 * a:.1f}' for a in found[name])}" for name in found)
-            rows.append((f"accuracy on fewrel by seed, {shape(encoder)}", listed))
+    for encoder in dict.fromkeys(key.partition("/")[0] for key in figures if "/accuracy/" in key):
+        found = accuracies(figures, encoder).items()
+        listed = ", ".join(f"{name}: {' '.join(f'{100 * a:.1f}' for a in values)}" for name, values in found)
+        rows.append((f"accuracy on fewrel by seed, {shape(encoder)}", listed))
     if rows:
         yield "### Prediction and whole runs"
         yield table(("", "measured"), rows)
 
 
 def growth(figures: Figures) -> Iterator[str]:
-    """How cost grows with the length of texts, the number of classes and the size of the memory."""
+    """How cost grows with the length of texts, the number of classes, runs at once and the size of the memory."""
     for part, name in (("length", "tokens a text"), ("classes", "classes")):
         for key in (key for key in figures if key.endswith(f"/{part}")):
             rows = [
@@ -127,6 +128,11 @@ def growth(figures: Figures) -> Iterator[str]:
             ]
             yield f"### OML-ER by {name}: {shape(key.split('/')[0])}"
             yield table((name, "examples/s", "tokens/s", "GPU memory, GB"), rows)
+    for key in (key for key in figures if key.endswith("/together")):
+        encoder, stream, method, _ = key.split("/")
+        yield f"### Runs at once in one process: {METHODS[method]}, {shape(encoder)}, {PROBLEMS[stream]}"
+        rows = [(n, rate(at["examples_per_second"]), rate(at["slowest"])) for n, at in figures[key].items()]
+        yield table(("runs", "examples/s in all", "examples/s of the slowest"), rows)
     memory = figure(figures, "memory")
     if memory:
         yield "### The memory by its size"

@@ -15,6 +15,8 @@ METHODS = {
     "oml-er": "OML-ER",
     "anml-er": "ANML-ER",
 }
+PRECISIONS, SEEDS = ("bf16", "fp32"), (42, 43, 44)
+"""The fast way and the plain one, and the seeds with which their accuracy is compared."""
 PROBLEMS = {"textcls": "text classification", "fewrel": "relation extraction"}
 
 
@@ -91,12 +93,17 @@ def _whole_run(figures: Figures) -> float | None:
     return figure(figures, "bert/whole", "seconds") if figure(figures, "bert/whole", "examples") == 575_000 else None
 
 
+def accuracies(figures: Figures, encoder: str) -> dict[str, list[float]]:
+    """By precision, for the seeds that were measured."""
+    found = {p: [figures.get(f"{encoder}/accuracy/{p}/{seed}") for seed in SEEDS] for p in PRECISIONS}
+    return {precision: [value for value in values if value is not None] for precision, values in found.items()}
+
+
 def _noise(figures: Figures) -> float | None:
     """The difference between the fast path's mean accuracy and the plain one's, in standard deviations over seeds."""
-    found = figure(figures, "minilm/accuracy")
-    if not found:
+    fast, plain = (accuracies(figures, "minilm")[precision] for precision in PRECISIONS)
+    if min(len(fast), len(plain)) < len(SEEDS):
         return None
-    fast, plain = found["bf16"], found["fp32"]
     return abs(fmean(fast) - fmean(plain)) / max(stdev(fast), stdev(plain))
 
 

@@ -286,6 +286,19 @@ def test_compare_finishes_only_what_is_missing(everlearn, stream, tmp_path):
     assert (out_folder / "seq-seed42" / "result.json").stat().st_mtime_ns == before
 
 
+def test_compare_reaches_the_same_with_several_runs_at_once(everlearn, stream, tmp_path):
+    command = ["compare", "--methods", "seq,oml-er,mtl", "--seeds", "1,2", *stream, "--json"]
+    _, one_by_one, _ = everlearn(*command, "--out", tmp_path / "one")
+    code, together, err = everlearn(*command, "--together", "4", "--out", tmp_path / "four")
+    assert code == 0, err
+    assert without_times(json.loads(together)) == without_times(json.loads(one_by_one))
+    assert err.count(": accuracy ") == 6
+    code, _, err = everlearn(*command, "--together", "2", "--dropout", "0.1", "--out", tmp_path / "dropout")
+    assert (code, "--together does not go with dropout" in err) == (2, True)
+    code, _, err = everlearn(*command, "--together", "2", "--trained-layers", "7", "--out", tmp_path / "layers")
+    assert (code, "the encoder has 2 layers, not 7" in err) == (2, True)
+
+
 def test_compare_gives_every_method_what_was_asked_for(everlearn, stream, tmp_path):
     everlearn("compare", "--methods", "seq,mtl", *stream, "--dropout", "0.2", "--lr", "0.01", "--out", tmp_path / "c")
     for method in ("seq", "mtl"):

@@ -57,6 +57,15 @@ def learned(make: MethodFactory, name: str, batches: list[Batch], **settings: An
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_what_is_observed_is_left_on_the_device_until_somebody_looks(
+    name: str, make_method: MethodFactory, stream: list[Batch]
+):
+    observed = make_method(name, random_features=48).observe(stream[0])["classes"]
+    assert isinstance(observed, torch.Tensor)
+    assert float(observed) == len(set(stream[0].labels.tolist()))
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_the_order_of_the_stream_makes_no_difference(name: str, make_method: MethodFactory, held_out: Batch):
     """Sorted by class, the other way round, shuffled, and in batches of another size."""
     by_class = sorted(EXAMPLES, key=lambda example: example.label)

@@ -1,6 +1,7 @@
 """The fast path against the plain one: the same features, the same gradients, whatever weights are in place."""
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from everlearn.encoders import POOLINGS, Encoder, fast_path
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.packing import Shape, pack
 from everlearn.methods.low_rank import AdaptedNetwork
+from everlearn.transfer import own_queue
 from support import tiny_encoder
 
 CUDA = torch.cuda.is_available()
@@ -106,6 +108,36 @@ def test_an_optimiser_s_steps_are_seen_as_they_are_taken(encoders):
         losses.append(float((used(sequences(LENGTHS)) - 1).square().mean()))
     assert losses[1] < 0.9 * float((tiny_encoder()(sequences(LENGTHS)) - 1).square().mean())
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
+
+
+def test_encoders_in_threads_of_their_own_learn_what_they_learn_alone(encoders):
+    """Recordings, backward passes and memory of one must not get into another's, whichever comes when."""
+
+    def learned(used: Encoder, seed: int) -> float:
+        optimiser = torch.optim.AdamW(used.parameters(), lr=1e-3, fused=True)
+        rng = np.random.default_rng(seed)
+        for _ in range(30):
+            given = sequences(rng.integers(1, 64, size=7).tolist(), seed)
+            with torch.no_grad():
+                used(given)
+            loss = (used(given) - seed).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        return float((used(sequences(LENGTHS)) - seed).square().mean())
+
+    def in_a_thread(place: int, used: Encoder) -> None:
+        with own_queue():
+            found[place] = learned(used, place)
+
+    expected = [learned(encoders()[1], seed) for seed in range(4)]
+    found = [0.0] * 4
+    threads = [threading.Thread(target=in_a_thread, args=(place, encoders()[1])) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == pytest.approx(expected, rel=0.02)
 
 
 def test_fast_weights_in_place_of_the_encoders_own_are_used_and_get_the_gradient(encoders):

@@ -377,13 +377,12 @@ def test_a_comparison_survives_a_kill(death, given, tmp_path):
     ]
 
 
-def test_resuming_a_finished_run_changes_nothing(given, undisturbed, tmp_path):
+def test_resuming_a_finished_run_changes_nothing(given, undisturbed, tmp_path, monkeypatch):
     out = tmp_path / "run"
     shutil.copytree(undisturbed.folder("oml-er"), out)
     files = {path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*")}
-    started = time.monotonic()
+    monkeypatch.setattr("everlearn.run.benchmark_for", None)  # not even the data is read
     result = run(Config.build(given("oml-er")), out, resume=True)
-    assert time.monotonic() - started < 1
     assert without_times(result) == undisturbed("oml-er")["result"]
     assert files == {path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns) for path in out.rglob("*")}
 

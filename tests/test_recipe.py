@@ -96,6 +96,11 @@ def test_a_recipe_becomes_runs(tmp_path):
         ("encoder: tiny", "data: /nowhere", "there is no /nowhere", "      data: /nowhere"),
         ("stream: docstrings", "stream: fewrel", "has no data", "      - name: SEQ"),
         ("orders: [1, 2]", "orders: [1, 9]", "docstrings has no order 9", "    orders: [1, 9]"),
+        ("orders: [1, 2]", 'orders: ["torch,skleam"]', "unknown task 'skleam'", '    orders: ["torch,skleam"]'),
+        ("encoder: tiny", "memory: cbsr", "unknown memory policy 'cbsr': did you mean 'cbrs'?", "      memory: cbsr"),
+        ("encoder: tiny", "memory: ring", "'ring' needs a bound", "      memory: ring"),
+        ("encoder: tiny", "pooling: men", "unknown pooling 'men': did you mean 'mean'?", "      pooling: men"),
+        ("encoder: tiny", "precision: fp64", "unknown precision 'fp64'", "      precision: fp64"),
         ("encoder: tiny", "encoder: tinny", "unknown encoder 'tinny': did you mean 'tiny'?", "      encoder: tinny"),
         ("seeds: [42, 43]", "seeds: [42, 42]", "each entry once", "    seeds: [42, 42]"),
         ("seeds: [42, 43]", "seeds: [one]", "seeds is a list", "    seeds: [one]"),
@@ -134,6 +139,23 @@ def names(path, **changed):
     content = copy.deepcopy(RECIPE)
     content["tables"]["relations"]["settings"].update(changed)
     return {run.name for run in plan(read_recipe(write_recipe(path, content)))}
+
+
+@pytest.mark.parametrize(
+    ("stream", "file"), [("fewrel", "relation_name.txt"), ("fewrel", "val_data.txt"), ("textcls", "train file of yelp")]
+)
+def test_a_data_folder_without_its_files_is_refused_before_anything_runs(tmp_path, everlearn, stream, file):
+    (tmp_path / "data").mkdir()
+    if stream == "fewrel":
+        for name in {"relation_name.txt", "training_data.txt", "val_data.txt"} - {file}:
+            (tmp_path / "data" / name).touch()
+    path, out = tmp_path / "recipe.yaml", tmp_path / "out"
+    path.write_text(GOOD.replace("stream: docstrings", f"stream: {stream}\n      data: data"))
+    code, _, error = everlearn("sweep", path, "--out", out)
+    assert code == 2
+    assert f"{path} line 6: " in error
+    assert file in error
+    assert not out.exists()
 
 
 def test_a_run_is_named_by_its_settings_alone(tmp_path, monkeypatch):

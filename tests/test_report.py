@@ -221,3 +221,7 @@ def test_labels_are_spread_apart():
     assert placed[0] == 10.0
     assert placed[-1] == 90.0
     assert spread_apart([], gap=4) == []
+    # A crowd at the lower end is not pushed out of the panel, into what stands below.
+    crowd = spread_apart([1.0, 2.0, 1.5, 3.0, 40.0], gap=10, low=0, high=45)
+    assert sorted(crowd) == [0, 10, 20, 30, 40]
+    assert min(spread_apart([5.0, 5.0, 5.0], gap=10, low=0, high=8)) == 0  # no room: from the bottom up

@@ -3,6 +3,7 @@
 import copy
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from test_report import png_size
 from test_textcls_stream import write_jsonl
 
 ROOT = Path(__file__).parent.parent
+SEEDS = (42, 43, 44)
 ARM = {"examples_per_second": 100.0, "tokens_per_second": 1e4, "peak_bytes": 4_000_000_000, "start_up_seconds": 1.0}
 MACHINE = {
     **dict.fromkeys(("device", "everlearn", "torch", "cuda", "transformers", "python"), "x"),
@@ -66,28 +68,55 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
         return json.loads((out / "speed.json").read_text())
 
     relations = str(ROOT / "recipes" / "sample" / "fewrel")
-    first = measure("--fewrel", relations, "--parts", "methods,prediction")
+    monkeypatch.setattr("speed_arms.AT_ONCE", (1, 2))
+    first = measure("--fewrel", relations, "--parts", "methods,prediction,together")
     for arm in ("tiny/textcls/seq", "tiny/textcls/oml-er", "tiny/fewrel/seq", "tiny/fewrel/oml-er"):
         for side in ("product", "published"):
             assert first[arm][side]["examples_per_second"] > 0
             assert first[arm][side]["tokens_per_second"] > 0
             assert first[arm][side]["start_up_seconds"] >= 0
         assert first[arm]["product"]["share_of_peak"] > 0
+        at_once = first[f"{arm}/together"]
+        assert list(at_once) == ["1", "2"]
+        assert at_once["2"]["examples_per_second"] >= 2 * at_once["2"]["slowest"] > 0
     # What a later call measures is added, and nothing that is there is lost.
     second = measure("--parts", "length,classes,whole")
     assert {name: second[name] for name in first} == first
     assert list(second["tiny/length"]) == ["32", "64", "128", "256", "448"]
     assert list(second["tiny/classes"]) == ["10", "100", "1000", "10000"]
     assert second["tiny/whole"]["examples"] == 200
+    # One that was stopped goes on: what is known is not measured again.
+    del second["tiny/fewrel/oml-er"]
+    (out / "speed.json").write_text(json.dumps(second))
+    third = measure("--fewrel", relations, "--parts", "methods")
+    assert third.pop("tiny/fewrel/oml-er")["ratio"] > 0
+    assert third == second
     page = (out / "speed.md").read_text()
     assert "### Training: tiny, relation extraction" in page
     assert "### OML-ER by classes: tiny" in page
+    assert "### Runs at once in one process: SEQ, tiny, relation extraction" in page
     assert png_size(out / "speed-cpu.png")[0] > 1000
 
     elsewhere = {**second, "machine": {**second["machine"], "device": "another"}}
     (out / "speed.json").write_text(json.dumps(elsewhere))
     with pytest.raises(SystemExit, match="another device"):
         measure("--parts", "prediction")
+
+
+def test_an_arm_is_warm_when_it_records_no_more(bench):
+    arms = sys.modules["speed_arms"].Arms("tiny", sys.modules["torch"].device("cpu"), 0.01, 0.2, 1.0)
+    begun, recorded, observed = time.perf_counter(), [], []
+
+    def observe() -> int:
+        time.sleep(0.05)
+        observed.append(time.perf_counter() - begun)
+        if len(observed) <= 8:  # for twice as long as is waited for the next one
+            recorded.append(observed[-1])
+        return 1
+
+    found = arms._measure(observe, begun, 0.2, lambda: len(recorded))
+    assert found["shapes_recorded"] == 8
+    assert observed[-1] - recorded[-1] >= 0.2
 
 
 def test_the_memory_is_measured_at_every_size(bench, monkeypatch):
@@ -110,7 +139,8 @@ def test_every_target_stands_beside_what_was_reached(bench):
         "bert/textcls/seq": arms(7.9),
         "bert/fewrel/oml-er": arms(10.0),
         "bert/whole": {"examples": 575_000, "seconds": 119.0},
-        "minilm/accuracy": {"bf16": [0.58, 0.60, 0.59], "fp32": [0.59, 0.61, 0.60]},
+        **{f"minilm/accuracy/bf16/{seed}": accuracy for seed, accuracy in zip(SEEDS, (0.58, 0.60, 0.59), strict=True)},
+        **{f"minilm/accuracy/fp32/{seed}": accuracy for seed, accuracy in zip(SEEDS, (0.59, 0.61, 0.60), strict=True)},
         "memory": memory,
     }
     cpu = {"machine": {**MACHINE, "kind": "cpu"}, "minilm/textcls/oml-er": arms(2.5)}
@@ -125,6 +155,11 @@ def test_every_target_stands_beside_what_was_reached(bench):
     assert outcome(page, "GPU memory of OML-ER, as a multiple of the published procedure's") == ("0.47 ×", "met")
     assert outcome(page, "memory with 1 M entries") == ("310 MB", "**missed**")
     assert outcome(page, "OML-ER with minilm on 2 CPU cores") == ("2.5 ×", "**missed**")
+    noise = "accuracy of the fast path on fewrel, three seeds: difference from plain fp32"
+    assert outcome(page, noise) == ("1 standard deviations", "met")
+    assert "| accuracy on fewrel by seed, minilm | bf16: 58.0 60.0 59.0, fp32: 59.0 61.0 60.0 |" in page
+    del gpu["minilm/accuracy/fp32/44"]  # two seeds against three say nothing
+    assert outcome(bench[1].page({"cuda": gpu}), noise) == ("not measured", "–")
     short = copy.deepcopy(gpu)
     short["bert/whole"]["examples"] = 1000
     page = bench[1].page({"cuda": short})

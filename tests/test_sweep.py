@@ -14,12 +14,15 @@ import pytest
 
 from everlearn.errors import UserError
 from everlearn.run import run
+from everlearn.sweep import local
 from everlearn.sweep.events import ATTEMPTS, Job
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.local import LocalEngine, WorkerProcess
 from everlearn.sweep.plan import plan
 from everlearn.sweep.recipe import read_recipe
 from sweep_support import RECIPE, make_sweep, results_in, write_recipe
+
+TESTS = Path(__file__).parent
 
 
 def undisturbed(recipe: Path, out: Path) -> dict:
@@ -83,6 +86,27 @@ def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path):
     assert results_in(tmp_path / "other") == {name: found[name] for name in names if name.startswith("seq")}
 
 
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def state_and_parent(process: int) -> tuple[str, int]:
+    """A process's letter, Z for one that has ended and that nobody has asked about, and its parent."""
+    try:
+        state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "Z", 0
+    return state, int(parent)
+
+
+def children_of(parent: int) -> list[int]:
+    processes = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [process for process in processes if state_and_parent(process)[1] == parent]
+
+
 def test_a_folder_of_another_recipe_is_refused(tmp_path):
     out = tmp_path / "out"
     write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
@@ -106,22 +130,18 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
         foreign.carry_out()
 
 
-def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_path):
+def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_path, monkeypatch):
     recipe = write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
     (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(local, "WORKER", [sys.executable, str(TESTS / "dying_worker.py"), str(tmp_path / "killed")])
     engine = LocalEngine(1, 1, 0, tmp_path / "logs")
     started: list[WorkerProcess] = []
     start = engine._start
-    engine._start = lambda: started.append(start()) or started[-1]
-    kinds = []
-    job = job_of(recipe, tmp_path)
-    for event in engine.carry_out([job]):
-        kinds.append(event.kind)
-        saved = list((Path(job.folder) / "checkpoints").glob("0*"))
-        if event.kind == "advanced" and len(started) == 1 and saved:
-            os.kill(started[0]._process.pid, signal.SIGKILL)
+    engine._start = lambda number: started.append(start(number)) or started[-1]
+    events = [event for event in engine.carry_out([job_of(recipe, tmp_path)]) if event.kind != "advanced"]
     assert len(started) == 2
-    assert [kind for kind in kinds if kind != "advanced"] == ["started", "retried", "started", "ended"]
+    assert [event.kind for event in events] == ["started", "retried", "started", "ended"]
+    assert events[1].text == "it was killed by signal 9"
     assert "going on after" in (tmp_path / "logs" / "worker-0.log").read_text()
     assert results_in(tmp_path) == undisturbed(recipe, tmp_path / "single")
 
@@ -134,7 +154,7 @@ def test_a_run_whose_worker_dies_every_time_fails_and_the_others_go_on(tmp_path)
     bad = Job("bad", "bad", "seq", {**good.settings, "method": "seq"}, "/dev/null/impossible", 1)
     workers: list[WorkerProcess] = []
     start = engine._start
-    engine._start = lambda: workers.append(start()) or workers[-1]
+    engine._start = lambda number: workers.append(start(number)) or workers[-1]
     ends = []
     for event in engine.carry_out([bad, good]):
         if event.kind == "started" and event.job.name == "bad":
@@ -145,6 +165,50 @@ def test_a_run_whose_worker_dies_every_time_fails_and_the_others_go_on(tmp_path)
     assert f"died {ATTEMPTS} times" in ends[0][2]
     assert "signal 9" in ends[0][2]
     assert ends[1][:2] == (good.name, "ended")
+
+
+def test_runs_that_share_a_process_reach_what_they_reach_alone(tmp_path):
+    content = copy.deepcopy(RECIPE)
+    content["tables"]["relations"]["rows"].append({"name": "MER", "method": "mer"})
+    recipe, out = write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out"
+    sweep, screen = make_sweep(recipe, out, together=2)
+    sweep.carry_out()
+    assert [path.name for path in (out / "logs").glob("worker-*")] == ["worker-0.log"]
+    assert len(screen.said) == 6
+    assert results_in(out) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_a_run_that_breaks_its_process_costs_the_others_in_it_no_attempt(tmp_path, monkeypatch):
+    """They go on from their checkpoints as often as it takes."""
+    recipe = write_recipe(tmp_path / "recipe.yaml", one_table(seeds=[42]))
+    (tmp_path / "logs").mkdir()
+    good = job_of(recipe, tmp_path)
+    bad = Job("bad", "bad", "seq", {**good.settings, "order": "1"}, str(tmp_path / "bad"), -1)  # no such thread count
+    kinds: dict[str, list[str]] = {"bad": [], good.name: []}
+    for event in LocalEngine(2, 1, 0, tmp_path / "logs", together=2).carry_out([bad, good]):
+        if event.kind != "advanced":
+            kinds[event.job.name].append(event.kind)
+    assert kinds["bad"] == [*["started", "retried"] * (ATTEMPTS - 1), "started", "failed"]
+    assert kinds[good.name] == [*["started", "retried"] * kinds[good.name].count("retried"), "started", "ended"]
+    assert results_in(tmp_path) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_a_worker_that_is_replaced_leaves_its_number(tmp_path, monkeypatch):
+    """The number decides about GPU and log."""
+    recipe = write_recipe(tmp_path / "recipe.yaml")
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(local, "WORKER", [sys.executable, str(TESTS / "dying_worker.py"), str(tmp_path / "killed")])
+    engine = LocalEngine(2, 1, 0, tmp_path / "logs")
+    workers: list[WorkerProcess] = []
+    start = engine._start
+    engine._start = lambda number: workers.append(start(number)) or workers[-1]
+    jobs = [replace(job_of(recipe, tmp_path), name=name, folder=str(tmp_path / name)) for name in "ab"]
+    dead: list[int] = []
+    for event in engine.carry_out(jobs):
+        if event.kind == "retried":
+            dead += [worker.number for worker in workers if event.job.name in worker.jobs]
+    assert len(dead) == 1
+    assert [worker.number for worker in workers] == [0, 1, *dead]
 
 
 def test_a_run_that_cannot_work_is_reported_at_the_end(tmp_path):
@@ -162,20 +226,26 @@ def test_a_sweep_that_is_killed_leaves_no_worker_behind_and_goes_on(tmp_path):
     recipe, out = write_recipe(tmp_path / "recipe.yaml"), tmp_path / "out"
     command = [sys.executable, "-m", "everlearn", "sweep", str(recipe), "--out", str(out), "--jobs", "1"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(out.glob("runs/*/result.json")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
+    wait_for(lambda: list(out.glob("runs/*/result.json")) or process.poll() is not None)
+    process.send_signal(signal.SIGSTOP)  # it hands out nothing more, however slow this test is
+    (worker,) = children_of(process.pid)
     process.kill()
     process.wait()
-    done = len(list(out.glob("runs/*/result.json")))
-    time.sleep(2.0)  # a worker that had survived would go on with its run
-    assert len(list(out.glob("runs/*/result.json"))) <= done + 1
+    wait_for(lambda: state_and_parent(worker)[0] == "Z")
+    assert len(list(out.glob("runs/*/result.json"))) < 4
     sweep, screen = make_sweep(recipe, out)
     sweep.carry_out()
     assert any("are done already" in line for line in screen.said)
     assert results_in(out) == undisturbed(recipe, tmp_path / "single")
+
+
+def test_runs_that_draw_from_a_shared_generator_do_not_share_a_process(tmp_path):
+    content = one_table()
+    content["tables"]["relations"]["settings"]["dropout"] = 0.1
+    sweep, _ = make_sweep(write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out", together=2)
+    with pytest.raises(UserError, match="--together does not go with SEQ, order 1, seed 42: dropout"):
+        sweep.carry_out()
+    assert not results_in(tmp_path / "out")
 
 
 def test_the_wrong_means_are_refused(tmp_path, everlearn):
@@ -184,6 +254,8 @@ def test_the_wrong_means_are_refused(tmp_path, everlearn):
         (["--engine", "slurm"], "unknown engine 'slurm'"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--threads", "0"], "--threads must be at least 1"),
+        (["--together", "0"], "--together must be at least 1"),
+        (["--together", "2", "--engine", "ray"], "--together is for --engine local"),
         (["--address", "auto"], "--address is for --engine ray"),
         (["--table", "relation"], "unknown table 'relation': did you mean 'relations'?"),
         (["--data", "textcls=x"], "unknown stream with data"),

@@ -66,6 +66,22 @@ def test_a_search_finds_the_best_and_goes_on(tmp_path: Path, everlearn):
     assert "this recipe is for `everlearn tune`" in error
 
 
+def test_a_trial_that_failed_is_not_tried_again(tmp_path: Path):
+    content = search_recipe()
+    content["tables"]["relations"]["rows"] = [{"name": "SEQ", "method": "seq", "search": {"lr": [1e-3, 1e9]}}]
+    content["tables"]["relations"]["seeds"] = [42]
+    recipe, out = write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out"
+    sweep, screen = make_sweep(recipe, out)
+    (best,) = tune(sweep)
+    assert best.trial.tried == {"lr": 1e-3}
+    assert sum("no longer a finite number" in line for line in screen.said) == 1
+
+    again, screen = make_sweep(recipe, out)
+    assert [outcome.trial.tried for outcome in tune(again)] == [{"lr": 1e-3}]
+    left_out = f"runs that failed before and are left out: 1; delete {out / 'logs' / 'given-up'} to try them again"
+    assert screen.said == [left_out, "1 of 2 runs are done already"]
+
+
 def test_draws_are_always_the_same_and_can_be_added_to(tmp_path):
     space = {"lr": [1e-4, 3e-4, 1e-3, 3e-3], "batch_size": [2, 4, 8]}
     row = {"name": "SEQ", "method": "seq", "search": space}

@@ -12,10 +12,11 @@ from typing import Any
 import yaml
 
 from everlearn.defaults import defaults_for
-from everlearn.encoders import EncoderConfig
+from everlearn.encoders import POOLINGS, PRECISIONS, EncoderConfig
 from everlearn.episodes import replay_size
 from everlearn.errors import UserError, unknown
 from everlearn.memory import MemoryConfig
+from everlearn.memory.known_policies import make_policy
 from everlearn.methods import MethodConfig, find_method
 from everlearn.settings import setting
 from everlearn.streams import StreamConfig
@@ -106,6 +107,11 @@ class Config:
             yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
         if self.encoder.freeze_encoder and method.method == "gem" and method.gem_gradients == "lora":
             yield "gem_gradients lora adapts the encoder, which freeze_encoder forbids: choose one of the two."
+        make_policy(self.memory.memory, self.memory.memory_capacity)
+        for name, known in (("pooling", POOLINGS), ("precision", PRECISIONS)):
+            value = getattr(self.encoder, name)
+            if value not in ("auto", *known):
+                yield str(unknown(name, value, ("auto", *known)))
         kind = find_method(method.method)
         if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:

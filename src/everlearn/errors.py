@@ -13,8 +13,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
 
     >>> str(unknown("method", "omler", ["oml-er", "seq"]))
     "unknown method 'omler': did you mean 'oml-er'? Known: oml-er, seq."
+    >>> str(unknown("method", "x", ["oml-er", "seq"]))
+    "unknown method 'x'. Known: oml-er, seq."
     """
     choices = sorted(known)
     close = get_close_matches(name, choices, n=1)
-    hint = f" did you mean '{close[0]}'?" if close else ""
-    return UserError(f"unknown {kind} '{name}':{hint} Known: {', '.join(choices)}.")
+    hint = f": did you mean '{close[0]}'?" if close else "."
+    return UserError(f"unknown {kind} '{name}'{hint} Known: {', '.join(choices)}.")

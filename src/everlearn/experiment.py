@@ -1,5 +1,6 @@
 """A run laid out before it starts: every part built from the configuration, and all of their state in one place."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ from everlearn.methods import Method, Parts, find_method
 from everlearn.problems import Classification, NegativeRefresher, OpenClassification, Problem, Ranking
 from everlearn.seeding import generator
 from everlearn.streams import Benchmark, Stream, load_benchmark, one_pass, pooled, task_ends
+
+_DRAWING = threading.Lock()
+"""Fresh weights come from PyTorch's own generator. There is one: runs that share a process take turns with it."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,24 @@ class Experiment:
         self.memory.restore(state["memory"])
         self.history.restore(state["history"])
         self.ledger.restore(state["ledger"])
-        torch.set_rng_state(state["dropout"]["cpu"])
-        if "cuda" in state["dropout"] and self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["dropout"]["cuda"], self.device)
+        with _DRAWING:
+            torch.set_rng_state(state["dropout"]["cpu"])
+            if "cuda" in state["dropout"] and self.device.type == "cuda":
+                torch.cuda.set_rng_state(state["dropout"]["cuda"], self.device)
+
+
+def draws_on_its_own(config: Config) -> bool:
+    """Whether a run draws nothing from PyTorch's generator once it is built, so that others may go on beside it."""
+    return config.encoder.dropout == 0 and not find_method(config.method.method).generates
 
 
 def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
     """All parts of the run that `config` describes."""
+    with _DRAWING:
+        return _built(config, benchmark)
+
+
+def _built(config: Config, benchmark: Benchmark) -> Experiment:
     device = choose_device(config.run.device)
     seed = config.run.seed
     # PyTorch's own generator, which draws fresh weights and dropout, is seeded like every other owner.
@@ -104,7 +119,8 @@ def benchmark_for(config: Config) -> Benchmark:
     """The benchmark of a run; where labels have to be grouped by meaning, the run's encoder gives the vectors."""
 
     def embed(texts: Sequence[str]) -> NDArray[np.floating]:
-        encoder = load_encoder(config.encoder, choose_device(config.run.device))
+        with _DRAWING:
+            encoder = load_encoder(config.encoder, choose_device(config.run.device))
         with torch.no_grad():
             vectors: NDArray[np.floating] = encoder(Sequences(encoder.tokenizer(texts))).cpu().numpy()
         return vectors

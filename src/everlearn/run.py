@@ -26,10 +26,12 @@ def run(
     screen: Screen | None = None,
     benchmark: Benchmark | None = None,
     profiled: bool = False,
+    alone: bool = True,
 ) -> dict[str, Any]:
     """Learn from a stream as configured; what came out, as in `result.json`.
 
     With `profiled`, each phase waits for the device, so that its time is its own: slower, but it shows what takes long.
+    Where the run is not `alone` in this process, nobody knows how much of the GPU's memory it takes, and none is noted.
     """
     screen = screen or Screen(quiet=True)
     folder = RunFolder(out) if out else None
@@ -50,7 +52,7 @@ def run(
         folder.create(config)
         _resume(folder, experiment, recorder, screen)
     try:
-        _learn(config, experiment, recorder, folder, screen)
+        _learn(config, experiment, recorder, folder, screen, alone)
     finally:
         experiment.stream.close()
         recorder.close()
@@ -61,7 +63,12 @@ def run(
 
 
 def _learn(
-    config: Config, experiment: Experiment, recorder: Recorder, folder: RunFolder | None, screen: Screen
+    config: Config,
+    experiment: Experiment,
+    recorder: Recorder,
+    folder: RunFolder | None,
+    screen: Screen,
+    alone: bool,
 ) -> None:
     stream, method, history, ledger = experiment.stream, experiment.method, experiment.history, experiment.ledger
 
@@ -72,9 +79,9 @@ def _learn(
         tracker.advance(stream.cursor, means.get("loss") if means else None)
 
     def test(sample: int | None = None) -> None:
-        _settle_device(experiment.device, ledger.train)
+        _settle_device(experiment.device, ledger.train, alone)
         scores = evaluate(method, experiment.test_sets, ledger.test, sample)
-        _settle_device(experiment.device, ledger.test)
+        _settle_device(experiment.device, ledger.test, alone)
         add = history.add_sample if sample else history.add_row
         recorder.evaluated(stream.cursor, add(stream.cursor, scores))
 
@@ -120,11 +127,13 @@ def _passed(every: int | None, before: int, now: int) -> bool:
     return bool(every) and before // every != now // every  # type: ignore[operator]
 
 
-def _settle_device(device: torch.device, meter: Meter) -> None:
+def _settle_device(device: torch.device, meter: Meter, alone: bool) -> None:
     """Count queued work and peak memory on the meter of the phase that caused them."""
-    if device.type == "cuda":
-        with meter.timed():
-            torch.cuda.synchronize(device)
+    if device.type != "cuda":
+        return
+    with meter.timed():
+        torch.cuda.current_stream(device).synchronize()  # the queue of this run: others may have theirs
+    if alone:
         meter.peak_device_bytes = max(meter.peak_device_bytes, torch.cuda.max_memory_allocated(device))
         torch.cuda.reset_peak_memory_stats(device)
 

@@ -87,6 +87,7 @@ def compare(
     methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas.")],
     out: Annotated[Path, typer.Option(help="Folder for the runs, the table and the figure.")],
     seeds: Annotated[str, typer.Option(help="Seeds to run each method with, separated by commas.")] = "42",
+    together: Annotated[int, typer.Option(help="Runs at once in this process, where a GPU has room for several.")] = 1,
     config: ConfigFile = None,
     resume: Resume = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON, and nothing else.")] = False,
@@ -99,7 +100,7 @@ def compare(
         raise UserError(f"--seeds must be whole numbers separated by commas, not '{seeds}'.") from error
     screen = Screen()
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    results = compare_methods(given(config, options), names, chosen_seeds, out, resume, screen)
+    results = compare_methods(given(config, options), names, chosen_seeds, out, resume, screen, together)
     if as_json:
         print(json.dumps(results, indent=2))
         return

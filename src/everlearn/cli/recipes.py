@@ -21,8 +21,14 @@ Address = Annotated[str | None, typer.Option(help="Ray cluster to use; without i
 Jobs = Annotated[
     int | None, typer.Option(help="Runs at once; default: one for each GPU, or for each core where there is none.")
 ]
+Together = Annotated[
+    int, typer.Option(help="How many of the runs at once share a process, for runs that share a GPU (local engine).")
+]
 Threads = Annotated[int, typer.Option(help="CPU threads of each run; CPU results are bit-equal for the same number.")]
-Gpus = Annotated[float, typer.Option(help="GPUs that Ray sets aside for each run; a part lets runs share one.")]
+Gpus = Annotated[
+    float | None,
+    typer.Option(help="GPUs that Ray sets aside for each run; a part lets runs share one. Default: an equal share."),
+]
 Data = Annotated[
     list[str] | None, typer.Option(help="STREAM=DIR: where a stream's data lies, in place of what the recipe says.")
 ]
@@ -35,15 +41,16 @@ def sweep(
     engine: EngineName = "local",
     address: Address = None,
     jobs: Jobs = None,
+    together: Together = 1,
     threads: Threads = 1,
-    gpus: Gpus = 0.0,
+    gpus: Gpus = None,
     data: Data = None,
     table: Annotated[str | None, typer.Option(help="Carry out one table of the recipe only.")] = None,
     reuse: Annotated[list[Path] | None, typer.Option(help="Another sweep's folder to take equal runs from.")] = None,
 ) -> None:
     """Carry out every run of a recipe; what is done is skipped, what was stopped goes on."""
     read = read_recipe(recipe)
-    means = Means(engine, jobs, threads, address, gpus)
+    means = Means(engine, jobs, together, threads, address, gpus)
     others = [SweepFolder(path) for path in reuse or ()]
     screen = Screen()
     Sweep(read, SweepFolder(out), means, screen, parse_data(read, data or ()), others).carry_out(table)
@@ -57,14 +64,15 @@ def tune(
     engine: EngineName = "local",
     address: Address = None,
     jobs: Jobs = None,
+    together: Together = 1,
     threads: Threads = 1,
-    gpus: Gpus = 0.0,
+    gpus: Gpus = None,
     data: Data = None,
 ) -> None:
     """Choose settings on validation data from what a recipe says to try; the same command goes on with a search."""
     read = read_recipe(recipe)
     screen = Screen()
-    means = Means(engine, jobs, threads, address, gpus)
+    means = Means(engine, jobs, together, threads, address, gpus)
     best = search(Sweep(read, SweepFolder(out), means, screen, parse_data(read, data or ())))
     for outcome in best:
         seeds = f"{len(outcome.accuracies)} seed{'s' if len(outcome.accuracies) > 1 else ''}"

@@ -43,6 +43,11 @@ class FastPath:
         """A copy of an encoder gets a twin and recordings of its own."""
         return FastPath(self._pooling, self._first_position, self._dtype)
 
+    @property
+    def recordings(self) -> int:
+        """How many passes were recorded so far."""
+        return self._passes.recordings if self._passes else 0
+
     def __call__(
         self, skeleton: Skeleton, learned: torch.Tensor, kept: torch.Tensor, sequences: Sequences
     ) -> torch.Tensor:
@@ -94,6 +99,11 @@ class _Passes:
         self._occurred: Counter[tuple[str, Shape]] = Counter()
         self._pending: Callable[[], _BackwardPass | None] = lambda: None
         """A recorded pass that may still be gone back through: until then its weights and what it left stay as is."""
+
+    @property
+    def recordings(self) -> int:
+        """How many passes were recorded so far."""
+        return len(self._forward_passes) + len(self._full_passes)
 
     def forward(self, learned: torch.Tensor, sequences: Sequences) -> Iterator[torch.Tensor]:
         """Features without a graph, piece by piece."""

@@ -1,5 +1,6 @@
 """The upper panel of the figure: accuracy over the stream, a line per method."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,13 +40,15 @@ def draw_curves(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str],
     _label_ends(axes, ends, colours)
 
 
-def spread_apart(heights: Sequence[float], gap: float) -> list[float]:
+def spread_apart(heights: Sequence[float], gap: float, low: float = -math.inf, high: float = math.inf) -> list[float]:
     """The heights, moved as little as possible (in least squares) until any two are at least `gap` apart.
 
-    Heights that are too close form a block around their mean.
+    Heights that are too close form a block around their mean. All stay between `low` and `high`, if there is room.
 
     >>> spread_apart([70.0, 20.0, 71.0, 69.0], gap=5.0)
     [70.0, 20.0, 75.0, 65.0]
+    >>> spread_apart([3.0, 20.0, 2.0, 1.0], gap=5.0, low=0.0, high=100.0)
+    [10.0, 20.0, 5.0, 0.0]
     """
     order = sorted(range(len(heights)), key=lambda index: heights[index])
     blocks: list[tuple[float, int]] = []  # where the stack of all labels would start to suit the block; its size
@@ -56,7 +59,8 @@ def spread_apart(heights: Sequence[float], gap: float) -> list[float]:
             start = (start * size + start_below * size_below) / (size + size_below)
             size += size_below
         blocks.append((start, size))
-    starts = [start for start, size in blocks for _ in range(size)]
+    highest = max(low, high - (len(heights) - 1) * gap)
+    starts = [min(max(start, low), highest) for start, size in blocks for _ in range(size)]
     placed = {index: starts[place] + place * gap for place, index in enumerate(order)}
     return [placed[index] for index in range(len(heights))]
 
@@ -103,7 +107,8 @@ def _mark_tasks(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str],
 def _label_ends(axes: Axes, ends: Sequence[tuple[MethodRuns, float]], colours: dict[str, str]) -> None:
     """Each method's name beside the end of its line, joined to it by a thin leader."""
     low, high = axes.get_ylim()
-    places = spread_apart([end for _, end in ends], gap=LINE_OF_TEXT / _inches_high(axes) * (high - low))
+    line = LINE_OF_TEXT / _inches_high(axes) * (high - low)
+    places = spread_apart([end for _, end in ends], line, low, high)
     for (method, end), place in zip(ends, places, strict=True):
         colour = colours[method.method]
         beside = axes.get_yaxis_transform()

@@ -17,17 +17,37 @@ class KnownStream:
     load: Callable[[StreamConfig, Embed], Benchmark]
     orders: Collection[str]
     """The names of its orders; others are lists of tasks."""
+    tasks: Collection[str] = ()
+    """The names of its tasks, where they are known before anything is read."""
     needs_data: bool = True
+    check_files: Callable[[StreamConfig], None] = lambda config: None
+    """Refuses data that is not there, without reading it."""
     problem: str = "text classification"
     """What is learned on it, for readers."""
 
 
 STREAMS = {
     "docstrings": KnownStream(
-        docstrings.DESCRIPTION, lambda config, _: docstrings.load(config), docstrings.ORDERS, needs_data=False
+        docstrings.DESCRIPTION,
+        lambda config, _: docstrings.load(config),
+        docstrings.ORDERS,
+        tasks=docstrings.ORDERS["1"],
+        needs_data=False,
     ),
-    "textcls": KnownStream(textcls.DESCRIPTION, lambda config, _: textcls.load(config), textcls.ORDERS),
-    "fewrel": KnownStream(fewrel.DESCRIPTION, fewrel.load, fewrel.ORDERS, problem="relation extraction"),
+    "textcls": KnownStream(
+        textcls.DESCRIPTION,
+        lambda config, _: textcls.load(config),
+        textcls.ORDERS,
+        tasks=tuple(textcls.SETS),
+        check_files=textcls.check_files,
+    ),
+    "fewrel": KnownStream(
+        fewrel.DESCRIPTION,
+        fewrel.load,
+        fewrel.ORDERS,
+        check_files=fewrel.check_files,
+        problem="relation extraction",
+    ),
     "file": KnownStream(file.DESCRIPTION, lambda config, _: file.load(config), ("1",)),
 }
 

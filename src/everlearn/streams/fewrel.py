@@ -13,7 +13,7 @@ from everlearn.errors import UserError
 from everlearn.examples import Example
 from everlearn.streams import orders
 from everlearn.streams.base import Benchmark, Embed, StreamConfig, Task
-from everlearn.streams.fewrel_files import read_relations, read_sentences
+from everlearn.streams.fewrel_files import TEST, TRAINING, find_files, read_relations, read_sentences
 from everlearn.streams.relation_clusters import find_clusters
 from everlearn.streams.sampling import check_sizes, data_generator
 
@@ -40,8 +40,8 @@ def load(config: StreamConfig, embed: Embed) -> Benchmark:
     clusters = find_clusters(config, folder, relations, embed)
     names = orders.choose(config.order, _orders(list(clusters)), list(clusters))
     wanted = {relation for name in names for relation in clusters[name]}
-    train, train_notes = read_sentences(folder, "training_data.txt", len(relations), gold_among_candidates=False)
-    test, test_notes = read_sentences(folder, "val_data.txt", len(relations), gold_among_candidates=True)
+    train, train_notes = read_sentences(folder, TRAINING, len(relations), gold_among_candidates=False)
+    test, test_notes = read_sentences(folder, TEST, len(relations), gold_among_candidates=True)
     train = [example for example in train if example.label in wanted]
     validation: list[Example] = []
     if config.split == "validation":
@@ -60,6 +60,11 @@ def load(config: StreamConfig, embed: Embed) -> Benchmark:
         joint_test=True,
         notes=(*train_notes, *test_notes),
     )
+
+
+def check_files(config: StreamConfig) -> None:
+    """Refuse data that is not there, without reading it."""
+    find_files(_folder(config))
 
 
 def _folder(config: StreamConfig) -> Path:

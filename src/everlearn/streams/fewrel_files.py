@@ -6,13 +6,23 @@ from everlearn.errors import UserError
 from everlearn.examples import Example
 from everlearn.streams import tables
 
+RELATIONS, TRAINING, TEST = "relation_name.txt", "training_data.txt", "val_data.txt"
+
 NO_CANDIDATES = "noNegativeAnswer"
 """What stands in place of the candidates where the data's makers had none."""
 
 
+def find_files(folder: Path) -> None:
+    """Refuse a folder that lacks one of the files, without reading any."""
+    if not (folder / RELATIONS).is_file():
+        raise UserError(f"there is no {RELATIONS} in {folder}: pass the folder of Lifelong FewRel.")
+    for name in (TRAINING, TEST):
+        _find(folder, name)
+
+
 def read_relations(folder: Path) -> list[str]:
     """The names of the relations; line n names relation n."""
-    path = folder / "relation_name.txt"
+    path = folder / RELATIONS
     names: list[str] = []
     for number, line in enumerate(tables.lines(path), start=1):
         name = line.rpartition("///")[2].strip()

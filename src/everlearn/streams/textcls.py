@@ -69,12 +69,22 @@ def load(config: StreamConfig) -> Benchmark:
     """The data sets of the chosen order, sampled to the sizes asked for, by default the paper's."""
     check_sizes(config)
     names = orders.choose(config.order, ORDERS, list(SETS))
-    folder = _folder(config)
     notes: list[str] = []
     # Every file is looked for before the first is read, as reading can take a minute.
-    files = {name: (_find(folder, SETS[name], "train"), _find(folder, SETS[name], "test")) for name in names}
+    files = _files(config, names)
     tasks = tuple(_task(SETS[name], *files[name], config, notes) for name in names)
     return Benchmark(name="textcls", labels=LABELS, tasks=tasks, notes=tuple(notes))
+
+
+def check_files(config: StreamConfig) -> None:
+    """Refuse data that is not there, without reading it."""
+    _files(config, orders.choose(config.order, ORDERS, list(SETS)))
+
+
+def _files(config: StreamConfig, names: Sequence[str]) -> dict[str, tuple[Path, Path]]:
+    """The files of each data set, for training and for testing."""
+    folder = _folder(config)
+    return {name: (_find(folder, SETS[name], "train"), _find(folder, SETS[name], "test")) for name in names}
 
 
 def _folder(config: StreamConfig) -> Path:

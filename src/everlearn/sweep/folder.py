@@ -34,6 +34,8 @@ class SweepFolder:
         self.recipe = path / "recipe.yaml"
         self.runs = path / "runs"
         self.logs = path / "logs"
+        self.given_up = self.logs / "given-up"
+        """A file for each trial of a search that cannot work."""
 
     def of(self, run: PlannedRun) -> Path:
         """The folder of a run."""
@@ -97,6 +99,15 @@ class SweepFolder:
     def discard(self, run: PlannedRun) -> None:
         """Remove a run, so that it is computed again."""
         shutil.rmtree(self.of(run))
+
+    def give_up(self, run: PlannedRun, reason: str) -> None:
+        """Note that a trial cannot work, so that a search which is gone on with does not try it again."""
+        self.given_up.mkdir(exist_ok=True)
+        write_text(self.given_up / run.name, f"{reason}\n")
+
+    def was_given_up(self, run: PlannedRun) -> bool:
+        """Whether that was noted."""
+        return (self.given_up / run.name).is_file()
 
     def take_over(self, run: PlannedRun, others: Sequence["SweepFolder"]) -> Path | None:
         """Copy a finished run from another sweep; from where, if there was one."""

@@ -1,6 +1,9 @@
-"""The local engine: worker processes on this machine, several at once; one that dies is replaced, its run retried."""
+"""The local engine: worker processes on this machine, several at once; one that dies is replaced, its runs retried.
 
-import itertools
+Runs on one GPU may share a process, each in a thread with a queue of its own on the device: a GPU computes for one
+process at a time, but for several queues of a process at once.
+"""
+
 import json
 import os
 import queue
@@ -16,17 +19,25 @@ from typing import Any
 from everlearn.errors import UserError
 from everlearn.sweep.events import ATTEMPTS, Event, Job
 
+WORKER = (sys.executable, "-m", "everlearn.sweep.worker")
+"""The command of a worker; behind it comes how many runs it carries out at once."""
+
 Message = tuple["WorkerProcess", dict[str, Any] | None]
 """What a worker has sent; None when it is gone."""
 
 
 class WorkerProcess:
-    """A process that carries out one job after another."""
+    """A process that carries out one job after another, or a few at once."""
 
-    def __init__(self, number: int, threads: int, gpus: int, logs: Path, inbox: "queue.Queue[Message]") -> None:
-        self.job: Job | None = None
+    def __init__(
+        self, number: int, threads: int, together: int, gpus: int, logs: Path, inbox: "queue.Queue[Message]"
+    ) -> None:
+        self.number = number
+        self.jobs: dict[str, Job] = {}
+        """Those it is at work on, by name."""
         self.ready = False
-        self.last_words = ""
+        self.broken_by = self.last_words = ""
+        """The job that brought it down, and how, where it could still say so."""
         self.log = logs / f"worker-{number}.log"
         surroundings = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
         if gpus > 1:
@@ -34,7 +45,7 @@ class WorkerProcess:
         # A session of its own: Ctrl-C reaches the sweep alone, which then ends its workers in good order.
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "everlearn.sweep.worker"],
+                [*WORKER, str(together)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -47,7 +58,7 @@ class WorkerProcess:
 
     def give(self, job: Job) -> None:
         """Hand over a job; a worker that has just died says so through its inbox."""
-        self.job = job
+        self.jobs[job.name] = job
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(job.as_dict()) + "\n")
@@ -78,19 +89,19 @@ class WorkerProcess:
 
 
 class LocalEngine:
-    """Keeps `at_once` workers busy."""
+    """Keeps `at_once` runs going, `together` of them in a process."""
 
-    def __init__(self, at_once: int, threads: int, gpus: int, logs: Path) -> None:
+    def __init__(self, at_once: int, threads: int, gpus: int, logs: Path, together: int = 1) -> None:
         self.at_once = at_once
         self._threads, self._gpus, self._logs = threads, gpus, logs
-        self._numbers = itertools.count()
+        self._together = min(together, at_once)
         self._inbox: queue.Queue[Message] = queue.Queue()
 
     def carry_out(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """Carry out all jobs; a run whose worker dies is started again, from its last checkpoint."""
         waiting = deque(jobs)
         attempts: Counter[str] = Counter()
-        workers = {self._start() for _ in range(min(self.at_once, len(jobs)))}
+        workers = {self._start(number) for number in range(-(-min(self.at_once, len(jobs)) // self._together))}
         try:
             while workers:
                 worker, message = self._inbox.get()
@@ -100,53 +111,58 @@ class LocalEngine:
                     workers.remove(worker)
                     yield from self._buried(worker, waiting, attempts)
                     if waiting:
-                        workers.add(self._start())
+                        workers.add(self._start(worker.number))
                     continue
-                yield from self._heard(worker, message, waiting, attempts)
-                if worker.ready and worker.job is None and not waiting:
+                yield from self._heard(worker, message)
+                room = self.at_once - sum(len(worker.jobs) for worker in workers)
+                yield from self._handed_out(worker, waiting, attempts, room)
+                if worker.ready and not worker.jobs and not waiting:
                     workers.remove(worker)
                     worker.stop()
         finally:
             for worker in workers:
                 worker.stop()
 
-    def _start(self) -> WorkerProcess:
-        number = next(self._numbers) % self.at_once
-        return WorkerProcess(number, self._threads, self._gpus, self._logs, self._inbox)
+    def _start(self, number: int) -> WorkerProcess:
+        return WorkerProcess(number, self._threads, self._together, self._gpus, self._logs, self._inbox)
 
-    def _heard(
-        self, worker: WorkerProcess, message: dict[str, Any], waiting: "deque[Job]", attempts: "Counter[str]"
+    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> Iterator[Event]:
+        event, name = message["event"], message.get("job", "")
+        if event == "ready":
+            worker.ready = True
+        elif event == "broken":
+            worker.broken_by, worker.last_words = name, message["text"]
+        elif event == "advanced":
+            yield Event("advanced", worker.jobs[name], share=message["share"])
+        elif event == "ended":
+            yield Event("ended", worker.jobs.pop(name), share=1.0)
+        else:
+            yield Event("failed", worker.jobs.pop(name), text=message["text"])
+
+    def _handed_out(
+        self, worker: WorkerProcess, waiting: "deque[Job]", attempts: "Counter[str]", room: int
     ) -> Iterator[Event]:
-        event, job = message["event"], worker.job
-        if event == "broken":
-            worker.last_words = message["text"]
-            return
-        if event == "advanced" and job:
-            yield Event("advanced", job, share=message["share"])
-            return
-        if event == "ended" and job:
-            yield Event("ended", job, share=1.0)
-        elif event == "failed" and job:
-            yield Event("failed", job, text=message["text"])
-        worker.ready, worker.job = True, None
-        if waiting:
+        """As many jobs as there is room for, in the worker and in all."""
+        while worker.ready and not worker.broken_by and waiting and room and len(worker.jobs) < self._together:
             job = waiting.popleft()
             attempts[job.name] += 1
+            room -= 1
             worker.give(job)
             yield Event("started", job)
 
     def _buried(self, worker: WorkerProcess, waiting: "deque[Job]", attempts: "Counter[str]") -> Iterator[Event]:
-        fate, job = worker.fate(), worker.job
+        fate = worker.fate()
         worker.stop()
         if not worker.ready:
             raise UserError(f"a worker process did not start ({fate}): see {worker.log}.")
-        if job is None:
-            return
-        if attempts[job.name] < ATTEMPTS:
-            waiting.appendleft(job)
-            yield Event("retried", job, text=fate)
-        else:
-            yield Event("failed", job, text=f"its worker died {ATTEMPTS} times, at last because {fate}")
+        for job in reversed(worker.jobs.values()):
+            if worker.broken_by not in ("", job.name):
+                attempts[job.name] -= 1  # another run's fault
+            if attempts[job.name] < ATTEMPTS:
+                waiting.appendleft(job)
+                yield Event("retried", job, text=fate)
+            else:
+                yield Event("failed", job, text=f"its worker died {ATTEMPTS} times, at last because {fate}")
 
 
 def _share(number: int, gpus: int) -> str:

@@ -22,14 +22,17 @@ SECONDS_TO_ANSWER = 10.0
 class RayEngine:
     """Hands runs to Ray, as many at once as there is room for."""
 
-    def __init__(self, at_once: int | None, threads: int, gpus: float, address: str | None) -> None:
+    def __init__(
+        self, at_once: int | None, threads: int, gpus: float | None, address: str | None, on_gpu: bool = False
+    ) -> None:
+        """Where nobody says how many `gpus` a run gets, those that may compute `on_gpu` share what there is."""
         try:
             import ray
         except ImportError as error:
             raise UserError("Ray is not installed: run `pip install 'everlearn[ray]'`.") from error
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self._ray: Any = ray
-        self._threads, self._gpus = threads, gpus
+        self._threads = threads
         common: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         try:
             if address:
@@ -41,6 +44,8 @@ class RayEngine:
         except (OSError, RuntimeError, ValueError) as error:
             where = f"at {address}" if address else "on this machine"
             raise UserError(f"Ray cannot be used {where}: {' '.join(str(error).split())}.") from error
+        there = self._ray.cluster_resources().get("GPU", 0.0)
+        self._gpus = (share_of_gpus(there, at_once) if on_gpu else 0.0) if gpus is None else gpus
         self.at_once = at_once or self._room()
 
     def carry_out(self, jobs: Sequence[Job]) -> Iterator[Event]:
@@ -97,6 +102,15 @@ class RayEngine:
                 "lower --threads or --gpus."
             )
         return int(room)
+
+
+def share_of_gpus(there: float, at_once: int | None) -> float:
+    """What each of so many runs at once gets of the GPUs there are, at most a whole one: Ray hides all others from it.
+
+    >>> share_of_gpus(2, 8), share_of_gpus(8, 2), share_of_gpus(8, None), share_of_gpus(0, 2)
+    (0.25, 1.0, 1.0, 0.0)
+    """
+    return min(1.0, there / at_once if at_once else there)
 
 
 def _carry_out(job: dict[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,18 @@ def check_before_running(recipe: Recipe, runs: Sequence[PlannedRun]) -> None:
         if stream.order.isdecimal() and stream.order not in known.orders and stream.task_column is None:
             message = f"{stream.stream} has no order {stream.order}: choose among {', '.join(known.orders)}."
             raise recipe.source.error(_stated(recipe, run.place, "order"), message)
-        try:
-            check_encoder(run.config.encoder.encoder)
-        except UserError as error:
-            raise recipe.source.error(_stated(recipe, run.place, "encoder"), str(error)) from error
+        named = [] if stream.order in known.orders or not known.tasks else stream.order.split(",")
+        for task in filter(None, map(str.strip, named)):
+            if task not in known.tasks:
+                raise recipe.source.error(_stated(recipe, run.place, "order"), str(unknown("task", task, known.tasks)))
+        for name, check in (
+            ("data", partial(known.check_files, stream)),
+            ("encoder", partial(check_encoder, run.config.encoder.encoder)),
+        ):
+            try:
+                check()
+            except UserError as error:
+                raise recipe.source.error(_stated(recipe, run.place, name), str(error)) from error
 
 
 def run_name(config: Config, given: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from everlearn.errors import UserError, unknown
+from everlearn.experiment import draws_on_its_own
 from everlearn.progress import Screen
 from everlearn.report.results import ResultDict
 from everlearn.sweep.board import Board
@@ -27,11 +28,13 @@ class Means:
     engine: str = "local"
     jobs: int | None = None
     """Runs at once; by default one for each GPU, or for each core where none is used."""
+    together: int = 1
+    """How many of them share a process."""
     threads: int = 1
     """CPU threads of each run, the same for all: on a CPU their number changes the last bits of a result."""
     address: str | None = None
-    gpus: float = 0.0
-    """GPUs that Ray sets aside for each run; a part lets runs share one."""
+    gpus: float | None = None
+    """GPUs that Ray sets aside for each run; a part lets runs share one. By default an equal share of all."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,30 @@ class Sweep:
             self.finish(wanted)
 
     def finish(self, runs: Sequence[PlannedRun], tolerant: bool = False) -> None:
-        """Carry out those of the runs that are not done; an error at the end if some failed, unless `tolerant`."""
-        open_runs = [run for run in runs if not self._is_done(run)]
-        done = len(runs) - len(open_runs)
+        """Carry out those of the runs that are not done; an error at the end if some failed.
+
+        With `tolerant`, those that fail are given up for good.
+        """
+        hopeless = [run for run in runs if tolerant and self.folder.was_given_up(run)]
+        if hopeless:
+            where = self.folder.given_up
+            self.screen.say(
+                f"runs that failed before and are left out: {len(hopeless)}; delete {where} to try them again"
+            )
+        open_runs = [run for run in runs if run not in hopeless and not self._is_done(run)]
+        done = len(runs) - len(hopeless) - len(open_runs)
         if done:
             self.screen.say(f"{done} of {len(runs)} runs are done already")
         if not open_runs:
             return
         by_name = {run.name: run for run in open_runs}
         jobs = [self._job(run) for run in open_runs]
+        if self.means.together > 1:
+            for run in (run for run in open_runs if not draws_on_its_own(run.config)):
+                raise UserError(
+                    f"--together does not go with {run.label}: dropout, and methods that write texts, draw from a "
+                    "generator that all runs of a process share; leave it out."
+                )
         engine = make_engine(self.means, self.folder, {run.config.run.device for run in open_runs})
         failures: dict[str, str] = {}
         with Board(self.screen, jobs, done, engine.at_once) as board:
@@ -72,6 +90,8 @@ class Sweep:
                 outcome = ""
                 if event.kind == "failed":
                     failures[event.job.label] = event.text
+                    if tolerant:
+                        self.folder.give_up(by_name[event.job.name], event.text)
                 elif event.kind == "ended":
                     result = self.result(by_name[event.job.name])
                     outcome = f"accuracy {result['accuracy']:.1%}" if result else "no result"
@@ -115,19 +135,24 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
     """The engine asked for; `devices` are those that the runs want to compute on."""
     if means.jobs is not None and means.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {means.jobs}.")
-    if means.threads < 1:
-        raise UserError(f"--threads must be at least 1, not {means.threads}.")
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() and set(devices) != {"cpu"} else 0
+    for option, value in (("--threads", means.threads), ("--together", means.together)):
+        if value < 1:
+            raise UserError(f"{option} must be at least 1, not {value}.")
+    on_gpu = set(devices) != {"cpu"}
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() and on_gpu else 0
     at_once = means.jobs or gpus or max(1, (os.cpu_count() or 1) // means.threads)
     if means.engine == "local":
         if means.address:
             raise UserError("--address is for --engine ray: the local engine uses this machine.")
-        return LocalEngine(at_once, means.threads, gpus, folder.logs)
+        return LocalEngine(means.jobs or max(at_once, means.together), means.threads, gpus, folder.logs, means.together)
     if means.engine == "ray":
+        if means.together > 1:
+            raise UserError("--together is for --engine local: on Ray every run has a process.")
         from everlearn.sweep.on_ray import RayEngine
 
         # A cluster is as large as it is; this machine is shared out like it is among local workers.
-        return RayEngine(means.jobs if means.address else at_once, means.threads, means.gpus, means.address)
+        jobs = means.jobs if means.address else at_once
+        return RayEngine(jobs, means.threads, means.gpus, means.address, on_gpu)
     raise unknown("engine", means.engine, ENGINES)
 
 

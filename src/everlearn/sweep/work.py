@@ -1,6 +1,7 @@
 """One run, as a worker of any engine carries it out: go on where it stood, and keep what is worth keeping."""
 
 import shutil
+import threading
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,12 +15,12 @@ from everlearn.streams import Benchmark
 from everlearn.sweep.events import Job
 
 
-def carry_out(job: Job, screen: Screen) -> None:
-    """Run a job in its folder, from its newest checkpoint on."""
+def carry_out(job: Job, screen: Screen, alone: bool = True) -> None:
+    """Run a job in its folder, from its newest checkpoint on; `alone` unless others go on in this process meanwhile."""
     torch.set_num_threads(job.threads)
     config = Config.build(job.settings)
     folder = Path(job.folder)
-    run(config, folder, resume=True, screen=screen, benchmark=_benchmark(_Key(config)))
+    run(config, folder, resume=True, screen=screen, benchmark=_benchmark(_Key(config)), alone=alone)
     # Hundreds of finished runs need no checkpoints, each as large as three copies of the encoder.
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
@@ -38,6 +39,15 @@ class _Key:
         return hash(self._decides)
 
 
-@lru_cache(maxsize=2)
+_READING = threading.Lock()
+"""Runs that start together wait for the one that reads, instead of reading the same."""
+
+
 def _benchmark(key: _Key) -> Benchmark:
+    with _READING:
+        return _read(key)
+
+
+@lru_cache(maxsize=2)
+def _read(key: _Key) -> Benchmark:
     return benchmark_for(key.config)

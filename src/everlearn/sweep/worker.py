@@ -1,4 +1,7 @@
-"""A worker process of the local engine: jobs come in as lines of JSON, what happens goes out the same way."""
+"""A worker process of the local engine: jobs come in as lines of JSON, what happens goes out the same way.
+
+`python -m everlearn.sweep.worker N` carries out N jobs at once, each in a thread of its own.
+"""
 
 import json
 import os
@@ -7,12 +10,14 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, TextIO
 
 from everlearn.errors import UserError
 from everlearn.progress import Screen, Tracker
 from everlearn.sweep.events import Job
+from everlearn.transfer import own_queue
 
 SECONDS_BETWEEN_MESSAGES = 0.5
 
@@ -24,19 +29,21 @@ class Wire:
         # What libraries print must not get between the messages: it goes where errors go.
         self._out: TextIO = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        self._one_at_a_time = threading.Lock()
 
     def send(self, event: str, **values: Any) -> None:
         """One message."""
-        self._out.write(json.dumps({"event": event, **values}) + "\n")
-        self._out.flush()
+        with self._one_at_a_time:
+            self._out.write(json.dumps({"event": event, **values}) + "\n")
+            self._out.flush()
 
 
 class WireScreen(Screen):
-    """Sends progress instead of showing it."""
+    """Sends the progress of a job instead of showing it."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, job: Job) -> None:
         super().__init__(quiet=True)
-        self._wire = wire
+        self._wire, self._job = wire, job
 
     def say(self, text: str) -> None:
         """A line for the log."""
@@ -44,14 +51,14 @@ class WireScreen(Screen):
 
     def track(self, title: str, total: int | None, done: int) -> Tracker:
         """Follow a run."""
-        return WireTracker(self._wire, total)
+        return WireTracker(self._wire, self._job, total)
 
 
 class WireTracker(Tracker):
     """Sends how much of a run is done."""
 
-    def __init__(self, wire: Wire, total: int | None) -> None:
-        self._wire, self._total, self._sent = wire, total, 0.0
+    def __init__(self, wire: Wire, job: Job, total: int | None) -> None:
+        self._wire, self._job, self._total, self._sent = wire, job, total, 0.0
 
     def __enter__(self) -> "WireTracker":
         return self
@@ -65,10 +72,10 @@ class WireTracker(Tracker):
         """`done` examples are behind the run now."""
         if self._total and time.monotonic() - self._sent >= SECONDS_BETWEEN_MESSAGES:
             self._sent = time.monotonic()
-            self._wire.send("advanced", share=done / self._total)
+            self._wire.send("advanced", job=self._job.name, share=done / self._total)
 
 
-def main() -> None:
+def main(at_once: int) -> None:
     """Carry out jobs until there are none; end at once when nobody is there to hand them out."""
     wire = Wire()
     jobs: queue.Queue[Job] = queue.Queue()
@@ -79,25 +86,36 @@ def main() -> None:
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
-    from everlearn.sweep.work import carry_out  # slow to import: the line is open before
+    import everlearn.sweep.work  # noqa: F401  # slow: the line is open before
 
-    screen = WireScreen(wire)
     wire.send("ready")
-    while True:
-        job = jobs.get()
-        print(f"--- {job.label}: {job.folder}", file=sys.stderr, flush=True)
-        try:
-            carry_out(job, screen)
-        except UserError as error:
-            wire.send("failed", text=str(error))
-        except Exception as error:
-            # What went wrong may have left the process, or its GPU, in a bad state: the next try gets a fresh one.
-            traceback.print_exc()
-            wire.send("broken", text=f"{type(error).__name__}: {error}")
-            return
-        else:
-            wire.send("ended")
+    threads = [threading.Thread(target=work_off, args=(jobs, wire, at_once == 1)) for _ in range(at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def work_off(jobs: "queue.Queue[Job]", wire: Wire, alone: bool) -> None:
+    """Carry out one job after the other."""
+    from everlearn.sweep.work import carry_out
+
+    with nullcontext() if alone else own_queue():
+        while True:
+            job = jobs.get()
+            print(f"--- {job.label}: {job.folder}", file=sys.stderr, flush=True)
+            try:
+                carry_out(job, WireScreen(wire, job), alone)
+            except UserError as error:
+                wire.send("failed", job=job.name, text=str(error))
+            except Exception as error:
+                # What went wrong may have left the process, or its GPU, in a bad state: the next try gets a fresh one.
+                traceback.print_exc()
+                wire.send("broken", job=job.name, text=f"{type(error).__name__}: {error}")
+                os._exit(1)
+            else:
+                wire.send("ended", job=job.name)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))
