@@ -236,6 +236,7 @@ def test_every_setting_has_an_option(built):
         "clip_norm": "0.5",
         "shrinkage": "0.5",
     }
+    values |= {"memory": "ring", "pooling": "cls", "precision": "bf16"}
     values |= {"replay_interval": "100", "local_adaptation": "full", "gem_gradients": "lora"}
     flags = [
         f"--{'no-' if on else ''}{n.replace('_', '-')}" for n, on in Config().flat().items() if isinstance(on, bool)

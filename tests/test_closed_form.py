@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.neighbors import NearestCentroid
 
 from everlearn.batches import Batch, Integers, Sequences
+from everlearn.methods.slda import factorised
 from everlearn.problems import Ranking
 from everlearn.problems.ranking import UNDECIDED
 from support import (
@@ -232,3 +233,24 @@ def test_ranking_among_candidates_never_seen_is_undecided(make_method: MethodFac
     feed(method, tokenised(with_candidates(labelled_texts(8, [0, 1]), [0, 1]), 4, problem))
     asked = tokenised(with_candidates(labelled_texts(4, [2, 3]), [2, 3]), 4, problem)[0]
     assert method.predictor().predict(asked).tolist() == [UNDECIDED] * 4
+
+
+def test_slda_can_live_with_a_covariance_that_is_not_quite_one():
+    """Taking texts back leaves rounding, which need not be positive."""
+    covariance = torch.diag(torch.tensor([1.0, 0.5, -1e-5, -1e-9], dtype=torch.float64))
+    factor = factorised(covariance)
+    assert torch.allclose(factor @ factor.T, covariance, atol=1e-3)
+    good = torch.diag(torch.tensor([1.0, 0.5], dtype=torch.float64))
+    assert torch.equal(factorised(good), torch.linalg.cholesky(good))
+    assert torch.isfinite(factorised(torch.zeros(3, 3, dtype=torch.float64))).all()
+
+
+def test_slda_forgets_almost_everything(make_method: MethodFactory, stream: list[Batch], held_out: Batch):
+    for kept in (0, 1, 2, 5):
+        method = learned(make_method, "slda", stream, unit_features=True)
+        everything = Batch.concat(stream)
+        method.take_back(everything.take(range(kept, len(everything))))
+        scores = method.predictor().scores(held_out)
+        seen = np.unique(everything.labels[:kept])
+        assert np.isfinite(scores[:, seen]).all()
+        assert np.isneginf(np.delete(scores, seen, axis=1)).all()

@@ -9,6 +9,9 @@ NO_SPREAD = 1e-6
 ROUNDING = 1e-9
 """What is added to variances in the same proportion: what has none may come out a little below zero."""
 
+LAST_SHARES = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
+"""Of the mean variance, what is added to each where the covariance has no factor."""
+
 BOASTING = 3.0
 """By what scores are divided with `shrunken_means`, to make sane probabilities of them: features are not normally
 distributed, and on validation texts of the embedded stream the likelihood is greatest about here."""
@@ -22,7 +25,7 @@ class SLDA(SecondOrder):
 
     def solve(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Λμ and −½ μᵀΛμ, where Λ is the inverse of the shrunken covariance; every class as likely as any other."""
-        factor = torch.linalg.cholesky(self.covariance())
+        factor = factorised(self.covariance())
         means = self.sums.means
         if self.config.shrunken_means:
             means = self.shrunken(means, factor)
@@ -64,6 +67,19 @@ class SLDA(SecondOrder):
         fixed = self.config.shrinkage
         share = shrinkage_for(within, rows) if fixed is None else fixed
         return (1 - share) * within + (share * spread + ROUNDING * size) * identity
+
+
+def factorised(covariance: torch.Tensor) -> torch.Tensor:
+    """The Cholesky factor. Where texts were taken back, rounding may leave a covariance that has none: then of the
+    closest one that has, among those with more of the identity."""
+    identity = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+    variance = covariance.diagonal().mean().clamp(min=torch.finfo(covariance.dtype).tiny)
+    for share in (0.0, *LAST_SHARES):
+        found = torch.linalg.cholesky_ex(covariance + share * variance * identity)
+        if not found.info:
+            break
+    factor: torch.Tensor = found.L
+    return factor
 
 
 def shrinkage_for(covariance: torch.Tensor, rows: int) -> float | torch.Tensor:

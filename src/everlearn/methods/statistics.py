@@ -73,9 +73,11 @@ class SecondMoment:
             self._waiting = self._waiting[:0]
 
     def subtract(self, features: torch.Tensor) -> None:
-        """Take rows back that were added."""
+        """Take rows back that were added; what is left of no rows is rounding, and goes too."""
         self.rows -= len(features)
         self.flatten(features)
+        if not self.rows:
+            self._sum.zero_()
 
     def flatten(self, directions: torch.Tensor) -> None:
         """Take the product of each row with itself out of G; how many features are in it stays as it is."""
