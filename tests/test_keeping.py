@@ -59,6 +59,14 @@ def test_a_whole_checkpoint_of_a_higher_number_is_not_deleted(tmp_path: Path):
     assert checkpoint.load_newest(tmp_path, pytest.fail) == (9, {"n": 9})
 
 
+def test_a_damaged_checkpoint_does_not_stay_in_a_good_ones_place(tmp_path: Path):
+    for number in (1, 2):
+        checkpoint.save(tmp_path, number, {"n": number})
+    (tmp_path / "000000000002" / "state.json").write_text("{")
+    checkpoint.save(tmp_path, 3, {"n": 3})
+    assert names(tmp_path) == ["000000000001", "000000000003"]
+
+
 # Models
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -47,13 +48,14 @@ def save(folder: Path, position: int, state: dict[str, Any], advice: str = RESUM
         reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
         raise UserError(f"could not write a checkpoint in {folder}: {reason}; {advice}.") from error
     newest_first = _newest_first(folder)
-    # What was set aside has been replaced; and a damaged one of a higher number was passed over: it must not outlive
-    # good ones.
-    replaced = [path for path in newest_first if path.name.endswith(ASIDE)]
-    newer = [path for path in newest_first if path not in replaced and _number(path) > position]
-    older = [path for path in newest_first if path not in replaced and _number(path) <= position]
-    for old in [*replaced, *(path for path in newer if not _is_whole(path)), *older[kept:]]:
-        shutil.rmtree(old)
+    # What was set aside has been replaced. And one that is damaged was passed over: it must not outlive good ones.
+    others = [path for path in newest_first if path != final and not path.name.endswith(ASIDE)]
+    newer = [path for path in others if _number(path) > position and _is_whole(path)]
+    older = (path for path in others if _number(path) < position and _is_whole(path))
+    staying = {final, *newer, *itertools.islice(older, kept - 1)}
+    for old in newest_first:
+        if old not in staying:
+            shutil.rmtree(old)
     return final
 
 
