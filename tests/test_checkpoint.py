@@ -305,9 +305,8 @@ def test_no_flipped_bit_anywhere_goes_unnoticed(folder):
 
 
 def test_when_all_are_damaged_there_is_none_and_a_line_for_each(folder):
-    for position in (1, 2):
-        checkpoint.save(folder, position, STATE)
-        flip_in_tensors(newest(folder))
+    for written in [checkpoint.save(folder, position, STATE) for position in (1, 2)]:
+        flip_in_tensors(written)
     lines = []
     assert checkpoint.load_newest(folder, lines.append) is None
     assert [place for place in ("002 is damaged", "001 is damaged") if any(place in line for line in lines)] == [
