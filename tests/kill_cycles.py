@@ -12,6 +12,9 @@ from everlearn import LifelongClassifier
 from running_service import Client, Process
 from support import labelled_texts
 
+SAVES_OFTEN = "from everlearn.service import learning; learning.SECONDS_BETWEEN_SAVES = 0.2"
+"""So that many kills come while a checkpoint is written or the journal is pruned."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -54,7 +57,8 @@ def kill_again_and_again(
     acknowledged: list[str] = []
     for cycle in range(cycles):
         # Large enough a memory to hold everything, so that each example can be found in it.
-        process = Process(folder, *((*options, "--memory-capacity", "1000000") if cycle == 0 else ()))
+        room = (*options, "--memory-capacity", "1000000") if cycle == 0 else ()
+        process = Process(folder, *room, before=SAVES_OFTEN)
         examples = labelled_texts(2000, range(6), seed=cycle)
         pairs = [(f"{example.text} of {cycle}", f"label{example.label}") for example in examples]
         writer = Writer(process.client, pairs, pause)

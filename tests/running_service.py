@@ -92,8 +92,10 @@ def service(folder: Path, most_waiting: int = 10_000, **guard: Any) -> Iterator[
 class Process:
     """A service in a process of its own."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "everlearn", "serve", str(folder), "--port", "0", *options]
+    def __init__(self, folder: Path, *options: str, before: str = "") -> None:
+        """`before` is run in the process before it serves."""
+        program = f"{before}\nfrom everlearn.cli import main\nmain()"
+        command = [sys.executable, "-c", program, "serve", str(folder), "--port", "0", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert self.process.stdout is not None
         self.lines: list[str] = []

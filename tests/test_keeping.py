@@ -91,7 +91,7 @@ def test_a_model_that_learned_more_meanwhile_is_not_replaced_unnoticed(tmp_path:
 
 def test_nobody_saves_while_another_is_at_work(tmp_path: Path):
     classifier = learned()
-    with storage.locked(tmp_path), pytest.raises(UserError, match="another process is at work"):
+    with storage.locked(tmp_path), pytest.raises(UserError, match="another process or thread is at work"):
         classifier.save(tmp_path)
 
 
@@ -131,6 +131,35 @@ def test_a_copy_goes_on_by_itself(method: str, copied: Callable[[Any], Any]):
     assert copied(make(method)).get_params() == make(method).get_params()
 
 
+def test_a_fault_after_the_checkpoint_does_not_bar_a_model_from_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    classifier = learned()
+
+    def full(path: Path, text: str) -> None:
+        raise UserError(f"could not write {path}: no space left.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "write_text", full)
+        with pytest.raises(UserError, match="no space left"):
+            classifier.save(tmp_path)
+    classifier.partial_fit(*data(4)).save(tmp_path)
+    classifier.partial_fit(*data(4)).save(tmp_path)
+    newest = max((tmp_path / "checkpoints").iterdir())
+    (newest / "state.json").write_text("{")
+    classifier.save(tmp_path)
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    classifier.partial_fit(*data(4)).save(moved)
+    assert LifelongClassifier.load(moved).examples_ == 72
+
+
+def test_held_out_examples_of_no_label_that_is_left_are_no_obstacle(tmp_path: Path):
+    classifier = learned().hold_out(["the of"], ["elsewhere"])
+    for label in classifier.classes_.tolist():
+        classifier.forget(label)
+    assert LifelongClassifier.load(classifier.save(tmp_path)).classes_.size == 0
+
+
 # What was forgotten
 
 
@@ -152,6 +181,59 @@ def test_what_the_memory_had_lost_is_in_no_checkpoint_either(tmp_path: Path):
     assert len(names(tmp_path / "checkpoints")) == 1
     classifier.partial_fit(*data(8, seed=3)).save(tmp_path)
     assert len(names(tmp_path / "checkpoints")) == 2  # in case the newest is damaged
+
+
+TEXTS, LABELS = data(8)
+
+
+def holds(folder: Path, text: str) -> bool:
+    """Whether any checkpoint of a folder has a text in the memory."""
+    tokens = learned().learner_.encoder.tokenizer([text])[0].tobytes()
+    states = [checkpoint._read(path) for path in (folder / "checkpoints").iterdir()]
+    memories = [state["classifier"]["learner"]["memory"]["entries"].tobytes() for state in states]
+    return any(tokens in entries for entries in memories)
+
+
+@pytest.mark.parametrize("between", ["elsewhere", "the hub", "nothing", "starting over"])
+def test_what_was_forgotten_goes_wherever_it_was_saved_before(
+    between: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    classifier = make("slda").partial_fit(TEXTS, LABELS)
+    folder = classifier.save(tmp_path / "model")
+    assert holds(folder, TEXTS[0])
+    classifier.forget_texts(TEXTS[:1])
+    if between == "elsewhere":
+        classifier.save(tmp_path / "other")
+    if between == "the hub":
+        hub = pytest.importorskip("huggingface_hub")
+        api = type("Api", (), {"create_repo": lambda *_, **__: "there", "upload_folder": lambda *_, **__: None})
+        monkeypatch.setattr(hub, "HfApi", api)
+        classifier.push_to_hub("me/tickets")
+    if between == "starting over":
+        classifier.fit(*data(8, seed=3))
+    classifier.save(folder)
+    assert not holds(folder, TEXTS[0])
+
+
+def test_a_journal_that_could_not_be_emptied_is_emptied_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = tmp_path / "model"
+    classifier = served(folder)
+    classifier.forget("label9")
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "erase", lambda *_: (_ for _ in ()).throw(Killed()))
+        with pytest.raises(Killed):
+            classifier.save(folder)
+    assert left_on_disk(folder, SECRET) == [JOURNAL]
+    assert backlog(folder) == 0  # the service, too, would empty it first
+    assert left_on_disk(folder, SECRET) == []
+
+
+def test_the_names_of_forgotten_labels_are_gone_too(everlearn: CommandLine, tmp_path: Path):
+    folder = tmp_path / "model"
+    served(folder)
+    assert left_on_disk(folder, "label2") != []
+    assert everlearn("forget", folder, "--label", "label2")[0] == 0
+    assert left_on_disk(folder, "label2") == []
 
 
 # What a service keeps beside a model

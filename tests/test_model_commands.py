@@ -123,13 +123,14 @@ def test_a_pass_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path):
     pairs = [files.Row(number, text, label) for number, (text, label) in enumerate(rows(300))]
     settings = {"encoder": "tiny", "settings": {"head_lr": 0.03}}
     whole = LifelongClassifier(**settings).begin()
-    files.learn_rows(whole, tmp_path / "whole", pairs, lambda done: None, lambda: False)
+    files.learn_rows(whole, tmp_path / "whole", pairs, files.Reporting())
     folder = tmp_path / "pieces"
     classifier = LifelongClassifier(**settings).begin()
     positions: list[int] = []
     for place in (128, 256, 300):
         stopped = [place] if place < 300 else None
-        done = files.learn_rows(classifier, folder, pairs, positions.append, lambda at=stopped: positions[-1:] == at)
+        reporting = files.Reporting(positions.append, pytest.fail, lambda at=stopped: positions[-1:] == at)
+        done = files.learn_rows(classifier, folder, pairs, reporting)
         assert done.rows == place
         classifier = LifelongClassifier.load(folder)
         assert files.unfinished_pass(classifier) == (done if place < 300 else files.Pass())
@@ -141,10 +142,14 @@ def test_a_pass_that_is_stopped_goes_on_where_it_stopped(tmp_path: Path):
 def test_other_rows_are_not_taken_for_those_of_an_unfinished_pass(tmp_path: Path):
     pairs = [files.Row(number, text, label) for number, (text, label) in enumerate(rows(100))]
     classifier = LifelongClassifier(encoder="tiny").begin()
-    done = files.learn_rows(classifier, tmp_path, pairs, lambda done: None, lambda: classifier.examples_ > 0)
+    said: list[str] = []
+    reporting = files.Reporting(say=said.append, stopped=lambda: classifier.examples_ > 0)
+    done = files.learn_rows(classifier, tmp_path, pairs, reporting)
     assert done.rows == 64
     other = [files.Row(number, text, label) for number, (text, label) in enumerate(rows(70, seed=5))]
-    files.learn_rows(classifier, tmp_path, other, lambda done: None, lambda: False)
+    assert said == []
+    files.learn_rows(classifier, tmp_path, other, files.Reporting(say=said.append))
+    assert said == ["these are not the rows of the interrupted pass: all of them are learned"]
     assert classifier.examples_ == 64 + 70
 
 
@@ -195,8 +200,16 @@ def test_waiting_for_a_pipe_can_be_broken_off(tmp_path: Path, number: int):
     process.send_signal(number)
     assert process.wait(timeout=60) == 75
     assert process.stderr is not None
-    assert "stopped after 5 rows and saved" in process.stderr.read()
+    assert "stopped after 5 rows and saved.\n" in process.stderr.read()
     assert LifelongClassifier.load(model).examples_ == 5
+    # What comes through the next pipe is something else, and none of it is waited for or skipped.
+    again = start_learning(model, "-", stdin=subprocess.PIPE)
+    lines = [json.dumps({"text": text, "label": label}) for text, label in rows(3)]
+    _, said = again.communicate("\n".join([*lines, "{"]))
+    assert again.returncode == 2
+    assert "line 4 of - is not valid JSON" in said
+    assert "The 3 rows before are learned and saved." in said
+    assert LifelongClassifier.load(model).examples_ == 8
 
 
 def test_a_pipe_may_have_a_name(tmp_path: Path):

@@ -233,10 +233,10 @@ def test_predictions_go_on_while_it_learns(tmp_path: Path, monkeypatch: pytest.M
         started, go_on = threading.Event(), threading.Event()
         original = learning.classifier.learner_.learn
 
-        def held(examples: object) -> None:
+        def held(*given: object) -> None:
             started.set()
             go_on.wait(30)
-            original(examples)  # type: ignore[arg-type]
+            original(*given)  # type: ignore[arg-type]
 
         monkeypatch.setattr(learning.classifier.learner_, "learn", held)
         number = client.teach(*pairs(8, (2, 3)))[-1]

@@ -42,7 +42,7 @@ def test_a_model_whose_service_was_killed_equals_one_that_never_was(tmp_path: Pa
 def test_one_service_a_model_and_one_address_a_service(tmp_path: Path):
     process = Process(tmp_path / "model", *OPTIONS)
     try:
-        with pytest.raises(AssertionError, match="another process is at work"):
+        with pytest.raises(AssertionError, match="another process or thread is at work"):
             Process(tmp_path / "model")
         shutil.copytree(tmp_path / "model", tmp_path / "copy")
         with pytest.raises(AssertionError, match="the address is taken"):

@@ -64,6 +64,17 @@ def newest(folder: Path) -> int:
     return max(map(_number, _newest_first(folder)), default=0)
 
 
+def glimpse(folder: Path) -> dict[str, Any] | None:
+    """The plain values of the newest checkpoint, without its arrays; None where there is none or it is damaged."""
+    for candidate in _newest_first(folder)[:1]:
+        try:
+            tree = json.loads((candidate / "state.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return tree if isinstance(tree, dict) else None
+    return None
+
+
 def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
     """The newest checkpoint that is whole, with its position; damaged ones are passed over with a line each."""
     candidates = _newest_first(folder)

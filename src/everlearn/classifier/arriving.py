@@ -25,14 +25,20 @@ class Arriving(Generic[T]):
         self.ended = False
         """Whether all rows have been handed out."""
         self._stopped = stopped
+        self._error: BaseException | None = None
         self._queue: Queue[list[T] | BaseException] = Queue(AHEAD)
         # A daemon: it may be waiting for a pipe that nobody writes to any more.
         threading.Thread(target=self._read, args=(rows,), daemon=True).start()
 
     def take(self, most: int, patience: float = float("inf")) -> list[T]:
-        """The next rows; fewer than `most` at the end, when told to stop, or when none comes for so many seconds."""
+        """The next rows; fewer than `most` at the end, when told to stop, or when none comes for so many seconds.
+
+        What goes wrong while reading is raised when everything before it has been handed out.
+        """
         taken: list[T] = []
         waited = 0.0
+        if self._error:
+            raise self._error
         while len(taken) < most and not self.ended and waited < patience:
             try:
                 found = self._queue.get(timeout=LOOK)
@@ -43,6 +49,9 @@ class Arriving(Generic[T]):
                 continue
             waited = 0.0
             if isinstance(found, BaseException):
+                self._error = found
+                if taken:
+                    break
                 raise found
             taken += found
             self.ended = not found

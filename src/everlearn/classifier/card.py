@@ -51,7 +51,7 @@ def model_card(classifier: "LifelongClassifier") -> str:
     ]
     if len(counts) > MOST_LABELS:
         lines.append(f"| and {len(counts) - MOST_LABELS:,} more | |")
-    if classifier.held_out_:
+    if classifier.held_out_ and counts:
         measured = classifier.forgetting()
         lines += [
             "",

@@ -1,6 +1,6 @@
 """LifelongClassifier: learns labelled texts as they come, in any portions, with new labels at any time."""
 
-import copy
+import uuid
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from everlearn.batches import Batch, Floats, Integers
 from everlearn.classifier import hub, storage
 from everlearn.classifier.estimator import Estimator
 from everlearn.classifier.forgetting import Forgetting, HeldOut
-from everlearn.classifier.inputs import BadInputError, announced_labels, as_labels, as_texts
+from everlearn.classifier.inputs import BadInputError, announced_labels, as_labels, as_texts, checked_params
 from everlearn.classifier.labels import Label, Labels
 from everlearn.classifier.learner import Learner
 from everlearn.classifier.snapshot import Snapshot
@@ -41,7 +41,7 @@ class LifelongClassifier(Estimator):
     seed, device: seed of every random choice; where to compute (auto, cpu, cuda).
     settings: any other setting of a run by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
 
-    One thread at a time learns; the others wait their turn, and predictions go on meanwhile.
+    One thread at a time learns; others wait their turn, and predictions go on with what was known before.
     """
 
     learner_: Learner
@@ -53,14 +53,18 @@ class LifelongClassifier(Estimator):
     """How many examples have been removed by `forget` and `forget_texts`."""
     places_: dict[str, Any]
     """How far those who feed it have come, such as a service in its journal: saved with it, for them to go on."""
-    marks_: dict[Path, str]
-    """The folders it was loaded from or saved to, and what it was called there."""
-    forgetting_is_due: bool
-    """Whether something was forgotten that may still be on the disk until the next save."""
+    lineage_: str
+    """What it has in common with everything it was before, in any folder, and with its copies."""
+    marks_: set[str]
+    """What its saves were called that it knows of; another's are not among them."""
+    erasure_: str
+    """Stands for the last time something was forgotten; what was written before it has to go."""
     _labels: Labels
     _counts: Counter[Label]
     _held_out: HeldOut
     _snapshot: Snapshot | None
+    _outdated: bool
+    """Whether something was learned since the snapshot."""
 
     def __init__(
         self,
@@ -120,10 +124,13 @@ class LifelongClassifier(Estimator):
 
     def _learn(self, texts: list[str], labels: list[Label]) -> Self:
         examples = [Example(text, self._labels.number(label)) for text, label in zip(texts, labels, strict=True)]
-        self._snapshot = None
-        self.learner_.learn(examples)
-        self._counts.update(labels)
-        self.examples_ += len(labels)
+        self._outdated = True
+
+        def learned(first: int, stop: int) -> None:
+            self._counts.update(labels[first:stop])
+            self.examples_ += stop - first
+
+        self.learner_.learn(examples, learned)
         self.updated_ = _now()
         return self
 
@@ -131,25 +138,35 @@ class LifelongClassifier(Estimator):
 
     def predict(self, texts: Any) -> NDArray[Any]:
         """The label chosen for each text."""
-        chosen = self.snapshot().predict(as_texts(texts))
-        return np.array(chosen, dtype=self.classes_.dtype)
+        snapshot = self.snapshot()
+        return np.array(snapshot.predict(as_texts(texts)), dtype=np.array(snapshot.classes).dtype)
 
     def predict_proba(self, texts: Any) -> Floats:
         """A row a text and a column for each of `classes_`; rows add up to one. They are not calibrated."""
         return self.snapshot().probabilities(as_texts(texts))
 
     def snapshot(self) -> Snapshot:
-        """What is known now, for predicting elsewhere while learning goes on here."""
-        with self._turn:
+        """What is known now, for predicting elsewhere while learning goes on here.
+
+        While another thread is at work, this is what was known when somebody last asked.
+        """
+        last = self._snapshot if self._is_fitted() else None
+        if not self._turn.acquire(blocking=last is None):
+            assert last is not None
+            return last
+        try:
             self._check_fitted()
             if not self._labels.known:
                 raise NotFittedError("no label is known: learn some examples first.")
-            if self._snapshot is None:
-                predictor = self.learner_.predictor()
+            if self._snapshot is None or self._outdated:
+                predictor, learner = self.learner_.predictor(), self.learner_
                 names = {self._labels.number(name): name for name in self._labels.known}
-                learner, examples = self.learner_, sum(self._counts.values())
-                self._snapshot = Snapshot(predictor, learner.problem, learner.encoder.tokenizer, names, examples)
+                counts = {name: self._counts[name] for name in names.values()}
+                self._snapshot = Snapshot(predictor, learner.problem, learner.encoder.tokenizer, names, counts)
+                self._outdated = False
             return self._snapshot
+        finally:
+            self._turn.release()
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -202,11 +219,13 @@ class LifelongClassifier(Estimator):
         """
         with self._turn:
             self._check_fitted()
+            (label,) = as_labels([label], 1, self.label_kind)
             if label not in self._labels:
                 raise BadInputError(f"there is no label {label!r} to forget.")
             if not isinstance(self.snapshot().predictor, ScoringPredictor):
                 raise UserError(
-                    f"{self.params_['method']} cannot leave a label out of its predictions: choose another method."
+                    f"{self.params_['method']} cannot leave a label out of its predictions: remove its texts with "
+                    "forget_texts, or choose another method."
                 )
             number = self._labels.number(label)
             removed = self._discard(lambda batch: np.flatnonzero(batch.labels == number))
@@ -215,6 +234,7 @@ class LifelongClassifier(Estimator):
                 self.learner_.method.forget(number)
             self._labels.forget(label)
             del self._counts[label]
+            self.places_.pop(storage.WATCHED, None)  # it names labels
             return self._forgotten(removed)
 
     def forget_texts(self, texts: Any) -> int:
@@ -248,7 +268,7 @@ class LifelongClassifier(Estimator):
     def _forgotten(self, removed: int) -> int:
         self.forgotten_ += removed
         # Even where nothing was found: an older checkpoint may hold what the memory has lost since.
-        self.forgetting_is_due = True
+        self.erasure_ = uuid.uuid4().hex
         self._snapshot = None
         return removed
 
@@ -264,25 +284,15 @@ class LifelongClassifier(Estimator):
             with storage.locked(Path(folder)):
                 return storage.keep(self, Path(folder))
 
-    def saved_as(self, folder: Path, mark: str) -> None:
-        """Remember what it was called in a folder; nothing that was forgotten is there any more."""
-        self.marks_[folder.resolve()] = mark
-        self.forgetting_is_due = False
-
     @classmethod
     def load(cls, folder: str | Path) -> "LifelongClassifier":
         """The model in a folder that `save` wrote; it goes on learning as if it had never stopped."""
         saved = storage.load(Path(folder))
-        classifier = cls._from_parts(saved["params"], saved["classifier"])
-        classifier.places_ = saved["places"]
-        classifier.saved_as(Path(folder), saved["mark"])
-        return classifier
-
-    @classmethod
-    def _from_parts(cls, params: dict[str, Any], state: dict[str, Any]) -> "LifelongClassifier":
-        classifier = cls(**params)
+        classifier = cls(**saved["params"])
         classifier._build()
-        classifier.restore(state)
+        classifier.restore(saved["classifier"])
+        classifier.places_, classifier.marks_ = saved["places"], {saved["mark"]}
+        classifier.lineage_, classifier.erasure_ = saved["lineage"], saved["erasure"]
         return classifier
 
     def push_to_hub(self, name: str, private: bool = True) -> str:
@@ -314,10 +324,8 @@ class LifelongClassifier(Estimator):
         self._snapshot = None
 
     def _build(self) -> None:
-        params = copy.deepcopy(self.get_params(deep=False))
+        params = checked_params(self.get_params(deep=False))
         settings = params["settings"] or {}
-        if twice := sorted(set(settings) & set(params)):
-            raise BadInputError(f"{twice[0]} is a parameter of its own: leave it out of the settings.")
         kind = find_method(self.method)
         if not kind.lifelong:
             raise BadInputError(f"{self.method} needs all data at once: choose a lifelong method.")
@@ -332,9 +340,10 @@ class LifelongClassifier(Estimator):
         self.params_, self._labels = params, labels
         self._counts = Counter()
         self._held_out = HeldOut(self.learner_.tokenise([]))
-        self._snapshot = None
+        self._snapshot, self._outdated = None, True
         self.examples_ = self.forgotten_ = 0
-        self.places_, self.marks_, self.forgetting_is_due = {}, {}, False
+        self.lineage_, self.erasure_ = uuid.uuid4().hex, ""
+        self.places_, self.marks_ = {}, set()
         self.created_ = self.updated_ = _now()
 
 

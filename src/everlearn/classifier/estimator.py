@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
-KEPT = ("places_", "marks_", "forgetting_is_due")
+KEPT = ("places_", "lineage_", "marks_", "erasure_")
 """What goes with a copy beside parameters and state."""
 
 

@@ -39,42 +39,57 @@ class Pass:
         return Pass(count, digest)
 
 
-def learn_rows(
-    classifier: LifelongClassifier,
-    folder: Path,
-    rows: Iterable[Row],
-    progress: Callable[[int], None],
-    stopped: Callable[[], bool],
-) -> Pass:
-    """Learn rows and save the model in `folder`, again and again and at the end; how far that came.
+@dataclass(frozen=True)
+class Reporting:
+    """What whoever learns from rows wants to know, and to say."""
 
-    An unfinished pass is noted in the model. Given the same rows again, it goes on behind the last one saved.
+    progress: Callable[[int], None] = lambda rows: None
+    say: Callable[[str], None] = lambda sentence: None
+    stopped: Callable[[], bool] = lambda: False
+
+
+def learn_rows(
+    classifier: LifelongClassifier, folder: Path, rows: Iterable[Row], reporting: Reporting, again: bool = True
+) -> Pass:
+    """Learn rows and save the model in `folder`, every now and then and at the end; how far that came.
+
+    Where the same rows can be had `again`, an unfinished pass is noted in the model; given them again, it goes on
+    behind the last one saved.
     """
+    stopped = reporting.stopped
     arriving = Arriving(rows, stopped)
-    unfinished = unfinished_pass(classifier)
+    unfinished = unfinished_pass(classifier) if again else Pass()
     done = Pass()
-    portion = arriving.take(unfinished.rows)
-    if stopped() and len(portion) < unfinished.rows:
+    read = arriving.take(unfinished.rows)
+    if stopped() and len(read) < unfinished.rows:
         return unfinished  # told to stop before it came to anything new
-    if portion and done.after(portion) == unfinished:
-        done, portion = unfinished, []
-    progress(done.rows)
+    if read and done.after(read) == unfinished:
+        done, read = unfinished, []
+    elif read:
+        reporting.say("these are not the rows of the interrupted pass: all of them are learned")
+    reporting.progress(done.rows)
     saved, saved_at = done, time.monotonic()
-    while not stopped():
-        portion = portion or arriving.take(PORTION, PATIENCE)
-        if portion:
-            labels = labels_like(classifier, [row.label for row in portion])
-            classifier.partial_fit([row.text for row in portion], labels)
-            done = done.after(portion)
-            progress(done.rows)
-        elif arriving.ended:
-            break
-        if done != saved and time.monotonic() - saved_at > SECONDS_BETWEEN_SAVES:
-            _save(classifier, folder, done)
-            saved, saved_at = done, time.monotonic()
-        portion = []
+    try:
+        while not stopped():
+            portion, read = (read[:PORTION], read[PORTION:]) if read else (arriving.take(PORTION, PATIENCE), [])
+            if portion:
+                labels = labels_like(classifier, [row.label for row in portion])
+                classifier.partial_fit([row.text for row in portion], labels)
+                done = done.after(portion)
+                reporting.progress(done.rows)
+            elif arriving.ended:
+                break
+            if done != saved and time.monotonic() - saved_at > SECONDS_BETWEEN_SAVES:
+                _save(classifier, folder, done if again else Pass())
+                saved, saved_at = done, time.monotonic()
+    except UserError as error:
+        if not done.rows:
+            raise
+        if done != saved:
+            _save(classifier, folder, done if again else Pass())
+        raise UserError(f"{error} The {done.rows:,} rows before are learned and saved.") from error
     if done.rows:
-        _save(classifier, folder, done if stopped() else Pass())
+        _save(classifier, folder, done if again and stopped() else Pass())
     return done
 
 

@@ -15,7 +15,6 @@ def push(classifier: "LifelongClassifier", name: str, private: bool) -> str:
     """Upload the model's files as the repository `owner/name`; its address."""
     try:
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise UserError("the hub needs one more package: run `pip install 'everlearn[hub]'`.") from error
     api = HfApi()
@@ -29,7 +28,7 @@ def push(classifier: "LifelongClassifier", name: str, private: bool) -> str:
                 allow_patterns=list(storage.SHARED),
                 commit_message=f"{classifier.examples_:,} examples learned",
             )
-        except (HfHubHTTPError, OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except Exception as error:  # the client lets errors of several libraries through, network errors among them
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UserError(f"the model could not be put on the hub as {name}: {reason}.") from error
     return str(address)

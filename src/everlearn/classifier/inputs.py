@@ -1,12 +1,25 @@
 """What the classifier takes: texts and labels in the shapes people have them in, checked before anything is learned."""
 
-from collections.abc import Iterable, Sequence
+import copy
+import dataclasses
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from everlearn.classifier.labels import Label
-from everlearn.errors import UserError
+from everlearn.encoders import EncoderConfig
+from everlearn.errors import UserError, unknown
+from everlearn.memory import MemoryConfig
+from everlearn.methods import MethodConfig
+
+LARGEST_NUMBER = 2**53 - 1
+"""The largest label; larger numbers are not the same in JSON and elsewhere."""
+MEANINGLESS = {"open_classes", "epochs", "as_published", "refresh_negatives"}
+"""Settings of methods and memory that mean nothing to a classifier, which does these things in one way only."""
+SECTIONS = (MethodConfig, MemoryConfig, EncoderConfig)
+"""Where the others are from."""
 
 
 class BadInputError(UserError, ValueError):
@@ -50,6 +63,8 @@ def as_labels(labels: Any, texts: int, kind: type | None) -> list[Label]:
 
 def announced_labels(classes: Any, labels: Sequence[Label], kind: type | None) -> list[Label]:
     """All labels that may come, as scikit-learn's `classes`; those of the examples at hand are among them."""
+    if isinstance(classes, str):
+        raise BadInputError("a single class was given: put all of them into a list.")
     values = list(_column(classes))
     announced = as_labels(values, len(values), type(labels[0]) if labels else kind)
     others = sorted({str(label) for label in labels} - set(map(str, announced)))
@@ -58,12 +73,36 @@ def announced_labels(classes: Any, labels: Sequence[Label], kind: type | None) -
     return announced
 
 
+def checked_params(params: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the parameters as plain values; settings that are none of a classifier's are refused."""
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+    settings = plain["settings"] or {}
+    if not isinstance(settings, Mapping):
+        raise BadInputError(f"settings have to be a dict of settings by name, not {settings!r}.")
+    if not isinstance(plain["method"], str):
+        raise BadInputError(f"method has to be the name of one, not {plain['method']!r}.")
+    own = {field.name for section in SECTIONS for field in dataclasses.fields(section)} - MEANINGLESS
+    for name in settings:
+        if name in plain:
+            raise BadInputError(f"{name} is a parameter of its own: leave it out of the settings.")
+        if name not in own:
+            raise unknown("setting", str(name), own)
+    return copy.deepcopy({**plain, "settings": dict(settings) or None})
+
+
 def _as_label(label: Any, place: int) -> Label:
     if isinstance(label, str):
         if not label.strip():
             raise BadInputError(f"label number {place + 1} is empty: leave the example out.")
+        if any(unicodedata.category(character) == "Cc" for character in label):
+            # A terminal would obey it, and NumPy drops some.
+            raise BadInputError(
+                f"label number {place + 1} holds a control character, such as a line break: take it out."
+            )
         return str(label).encode("utf-8", "replace").decode()
     if isinstance(label, int | np.integer) and not isinstance(label, bool):
+        if abs(int(label)) > LARGEST_NUMBER:
+            raise BadInputError(f"label number {place + 1} is larger than 2**53: use a text for it.")
         return int(label)
     raise BadInputError(f"label number {place + 1} is {_describe(label)}: labels have to be strings or whole numbers.")
 

@@ -109,12 +109,22 @@ class Journal:
             except sqlite3.Error as error:
                 raise JournalFullError(str(error)) from error
 
-    def empty(self) -> None:
-        """Delete every example, from the disk too: also what the write-ahead log still says of examples deleted
-        before."""
-        self.prune(self._last)
+    def erase(self, upto: int, erasure: str) -> None:
+        """Delete examples from the disk, from the write-ahead log too, because of something that was forgotten.
+
+        It is noted which forgetting that was: who is interrupted before comes back to it, and nobody does it twice.
+        """
         with self._lock:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (done,) = self._db.execute("SELECT value FROM facts WHERE name = 'erasure'").fetchone() or ("",)
+        if done == erasure:
+            return
+        self.prune(upto)
+        with self._lock:
+            try:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._db.execute("INSERT OR REPLACE INTO facts VALUES ('erasure', ?)", (erasure,))
+            except sqlite3.Error as error:
+                raise JournalFullError(str(error)) from error
 
     def go_on_from(self, number: int) -> None:
         """Never give out a number that the model counts as learned, though the journal may be an older copy."""

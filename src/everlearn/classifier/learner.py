@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,16 +53,24 @@ class Learner:
         """Examples as arrays."""
         return self.problem.tokenise(examples, self.encoder.tokenizer)
 
-    def learn(self, examples: Sequence[Example]) -> None:
-        """Learn from examples in the order given."""
+    def learn(self, examples: Sequence[Example], learned: Callable[[int, int], None]) -> None:
+        """Learn from examples in the order given, and say which ones, from one place to another, when it has.
+
+        Interrupted, it has learned those before, and the batch at hand in part; none of it is learned again.
+        """
         size = self.config.method.batch_size
         with self._own_randomness():
             for start in range(0, len(examples), PORTION):
-                batch = Batch.concat([self.waiting, self.tokenise(examples[start : start + PORTION])])
+                portion = self.tokenise(examples[start : start + PORTION])
+                place = start - len(self.waiting)
+                batch = Batch.concat([self.waiting, portion])
                 whole = len(batch) - len(batch) % size
                 for first in range(0, whole, size):
+                    self.waiting = batch.take([])
                     self._observe(batch.take(range(first, first + size)))
+                    learned(max(start, place + first), place + first + size)
                 self.waiting = batch.take(range(whole, len(batch)))
+                learned(max(start, place + whole), place + len(batch))
 
     def predictor(self) -> Predictor:
         """A predictor for this moment, as if the stream had ended here.

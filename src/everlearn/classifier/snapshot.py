@@ -1,6 +1,6 @@
 """What a classifier knows at one moment: predictions that later learning does not change."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +31,8 @@ class Snapshot:
     tokenizer: Tokenizer
     names: dict[int, Label]
     """The labels by their numbers; those that were forgotten are not among them."""
-    examples: int
-    """How many examples it goes by."""
+    counts: Mapping[Label, int]
+    """How many examples of each it goes by."""
 
     @property
     def classes(self) -> list[Label]:
@@ -84,5 +84,7 @@ class Snapshot:
         # A forgotten label may have taken all there was: then nothing is known, and every label is as likely.
         known = np.divide(shares, totals, out=np.full_like(shares, 1 / len(classes)), where=totals > 0)
         # Laplace's rule of succession: whatever a method claims, few examples make nothing certain.
-        tempered: Floats = (self.examples * known + 1) / (self.examples + len(classes))
-        return tempered
+        counts = np.array([self.counts[name] for name in classes])
+        seen = counts > 0
+        tempered: Floats = (counts.sum() * known + seen) / max(counts.sum() + seen.sum(), 1)
+        return tempered if seen.any() else known

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from everlearn import __version__, checkpoint
 from everlearn.classifier.card import model_card
-from everlearn.classifier.journal import JOURNAL, Journal
+from everlearn.classifier.journal import JOURNAL, Journal, JournalFullError
 from everlearn.errors import UserError
 from everlearn.run_folder import write_text
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CONFIG, CARD, CHECKPOINTS, LOCK = "config.json", "README.md", "checkpoints", ".lock"
 FORMAT = 1
 """Grows when a newer version writes something that an older one cannot read."""
+WATCHED = "watched"
+"""Under this name a service keeps with a model how well it did."""
 SHARED = (CONFIG, CARD, f"{CHECKPOINTS}/**")
 """What is part of the model; a service keeps its journal beside it."""
 
@@ -36,10 +38,10 @@ def keep(classifier: "LifelongClassifier", folder: Path) -> Path:
 
     Like `save`, for whoever holds the folder (`locked`).
     """
-    there = checkpoint.load_newest(folder / CHECKPOINTS, warnings.warn) if is_model(folder) else None
+    there = checkpoint.glimpse(folder / CHECKPOINTS) if is_model(folder) else None
     if there is not None:
-        _take_over(classifier, folder, there[1])
-    if not classifier.forgetting_is_due or not (folder / JOURNAL).is_file():
+        _take_over(classifier, folder, there)
+    if not classifier.erasure_ or not (folder / JOURNAL).is_file():
         return save(classifier, folder)
     journal = Journal(folder / JOURNAL)
     try:
@@ -50,7 +52,9 @@ def keep(classifier: "LifelongClassifier", folder: Path) -> Path:
                 "among those to be forgotten: use `everlearn forget`, which learns them first."
             )
         save(classifier, folder)
-        journal.empty()
+        journal.erase(journal.last, classifier.erasure_)
+    except JournalFullError as error:
+        raise UserError(f"the journal in {folder} could not be emptied ({error}): make room and save again.") from error
     finally:
         journal.close()
     return folder
@@ -64,25 +68,28 @@ def save(classifier: "LifelongClassifier", folder: Path) -> Path:
         text = json.dumps(config, indent=2) + "\n"
     except TypeError as error:
         raise UserError(f"the settings cannot be written as JSON ({error}): use plain numbers and texts.") from error
+    card = model_card(classifier)
+    there = checkpoint.glimpse(folder / CHECKPOINTS) or {}
+    # What had to be forgotten must not live on in an older checkpoint, nor a model that this one takes the place of.
+    same = all(there.get(name) == getattr(classifier, f"{name}_") for name in ("lineage", "erasure"))
     mark = uuid.uuid4().hex
+    classifier.marks_.add(mark)
     # The parameters are in the checkpoint as well: it is written as one, and config.json is for people.
     parts = {"params": classifier.params_, "classifier": classifier.state(), "places": classifier.places_}
     checkpoint.save(
         folder / CHECKPOINTS,
         checkpoint.newest(folder / CHECKPOINTS) + 1,
-        {**parts, "mark": mark},
+        {**parts, "lineage": classifier.lineage_, "erasure": classifier.erasure_, "mark": mark},
         advice="make room and save again, what was saved before is whole",
-        # What had to be forgotten must not live on in an older checkpoint.
-        kept=1 if classifier.forgetting_is_due else checkpoint.KEPT,
+        kept=checkpoint.KEPT if same else 1,
     )
     write_text(folder / CONFIG, text)
-    write_text(folder / CARD, model_card(classifier))
-    classifier.saved_as(folder, mark)
+    write_text(folder / CARD, card)
     return folder
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The model in a folder: `params`, `classifier` (its state), `places` and the `mark` of this save."""
+    """The model in a folder: `params`, `classifier` (its state) and what is kept with it, see `save`."""
     _check_config(folder)
     saved = checkpoint.load_newest(folder / CHECKPOINTS, warnings.warn)
     if saved is None:
@@ -113,9 +120,8 @@ def _lock(folder: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise UserError(
-                f"another process is at work with the model {folder} (it learns or is served): stop it, or wait for it."
-            ) from error
+            busy = f"another process or thread is at work with the model {folder}"
+            raise UserError(f"{busy} (it learns or is served): stop it, or wait for it.") from error
         # Who held it before may have deleted it: then it is nobody's lock.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), (folder / LOCK).stat()):
@@ -126,11 +132,10 @@ def _lock(folder: Path) -> int:
 
 def _take_over(classifier: "LifelongClassifier", folder: Path, there: dict[str, Any]) -> None:
     """The model in the folder makes room for another, or for what became of it."""
-    mark = classifier.marks_.get(folder.resolve())
-    if mark is None:
+    if there["lineage"] != classifier.lineage_:
         # What was sent to a service and learned by the one is not sent to the other again.
         classifier.places_[JOURNAL] = there["places"].get(JOURNAL)
-    elif mark != there["mark"]:
+    elif there["mark"] not in classifier.marks_:
         raise UserError(
             f"the model in {folder} has changed since this one was loaded from there or saved there "
             f"({there['classifier']['examples']:,} examples learned there, {classifier.examples_:,} here): "

@@ -15,13 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from everlearn.classifier import LifelongClassifier, storage
-from everlearn.classifier.files import labels_like, learn_rows, portions, unfinished_pass
+from everlearn.classifier.files import Reporting, labels_like, learn_rows, portions, unfinished_pass
+from everlearn.classifier.inputs import MEANINGLESS, SECTIONS
 from everlearn.cli.app import app
 from everlearn.cli.options import given, with_settings
-from everlearn.encoders import EncoderConfig
 from everlearn.errors import UserError, unknown
-from everlearn.memory import MemoryConfig
-from everlearn.methods import MethodConfig
 from everlearn.progress import Screen
 from everlearn.streams.tables import STDIN, Row, Skipped, labelled_rows, lines, records
 
@@ -39,8 +37,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else
 class NewModel:
     """The settings that a new model can be given."""
 
-    sections: tuple[type, ...] = (MethodConfig, MemoryConfig, EncoderConfig)
-    left_out: tuple[str, ...] = ("open_classes", "epochs", "as_published", "refresh_negatives")
+    sections: tuple[type, ...] = SECTIONS
+    left_out: tuple[str, ...] = tuple(MEANINGLESS)
 
 
 NEW_MODEL = NewModel()
@@ -74,16 +72,15 @@ def learn(
         classifier = _opened(model, chosen, screen)
         skipped = Skipped(str(file))
         rows = labelled_rows(file, text_column, label_column, skipped=skipped, suffix=_suffix(file, form))
-        # A pipe can be read only once.
-        total = sum(1 for _ in _rows(file, text_column, label_column, form)) if file.is_file() else None
+        again = file.is_file()  # a pipe can be read only once
+        total = sum(1 for _ in _rows(file, text_column, label_column, form)) if again else None
         with screen.track("learn", total, 0) as tracker:
-            done = learn_rows(
-                classifier, model, rows, lambda count: tracker.advance(count, None), lambda: bool(stopped)
-            )
+            reporting = Reporting(lambda count: tracker.advance(count, None), screen.say, lambda: bool(stopped))
+            done = learn_rows(classifier, model, rows, reporting, again)
     screen.say_all(skipped.notes())
     if stopped:
         kept = f"stopped after {done.rows:,} rows and saved" if done.rows else "stopped before the first row"
-        screen.say(f"{kept}: the same command goes on from there.")
+        screen.say(f"{kept}: the same command goes on from there." if again else f"{kept}.")
         raise typer.Exit(STOPPED)
     if not done.rows:
         raise UserError(f"{file} has no row with a text and a label: check the columns and the file.")

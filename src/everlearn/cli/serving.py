@@ -18,11 +18,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to serve on; others than this machine's own need a token.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(help="Port to serve on; 0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port to serve on; 0 takes any that is free.", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None, typer.Option(help="Token that clients have to send; also from EVERLEARN_TOKEN.")
     ] = None,
-    most_waiting: Annotated[int, typer.Option(help="Examples that may wait to be learned before 429.")] = 10_000,
+    most_waiting: Annotated[int, typer.Option(help="Examples that may wait to be learned before 429.", min=1)] = 10_000,
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice, for a new model.")] = None,
     **options: Any,
 ) -> None:

@@ -49,7 +49,7 @@ class LinearByOneDnn(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Pass everything else on."""
-        if func is torch.nn.functional.linear and not kwargs and args[0].dtype == torch.float32:
+        if func is torch.nn.functional.linear and not kwargs and _fits(*args[:2]):
             return _Linear.apply(args[0], args[1], args[2] if len(args) > 2 else None)  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
@@ -71,6 +71,10 @@ class _Linear(torch.autograd.Function):
             _product(flat.T, rows.reshape(-1, rows.shape[-1]).T) if of_weight else None,
             flat.sum(dim=0) if of_bias else None,
         )
+
+
+def _fits(rows: torch.Tensor, weight: torch.Tensor) -> bool:
+    return rows.dtype == weight.dtype == torch.float32 and weight.dim() == 2 and rows.numel() > 0
 
 
 def _product(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

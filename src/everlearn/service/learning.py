@@ -22,8 +22,6 @@ EXAMPLES_BETWEEN_SAVES = 256
 SECONDS_BETWEEN_SAVES = 10.0
 SECONDS_BETWEEN_RETENTION = 20.0
 IDLE_SECONDS = 0.5
-WATCHED = "watched"
-"""Under this name the model keeps how well it did."""
 
 log = logging.getLogger("everlearn.service")
 
@@ -48,7 +46,7 @@ class Learning(threading.Thread):
     def __init__(self, folder: Path, classifier: LifelongClassifier, journal: Journal) -> None:
         super().__init__(name="learning", daemon=True)
         self.folder, self.classifier, self.journal = folder, classifier, journal
-        self.snapshot: Snapshot | None = classifier.snapshot() if classifier.examples_ else None
+        self.snapshot: Snapshot | None = classifier.snapshot() if len(classifier.classes_) else None
         self.arrivals, self.retention = Arrivals(), Retention()
         self.rate = 0.0
         """Examples learned per second, lately."""
@@ -63,11 +61,13 @@ class Learning(threading.Thread):
         self._saved_position = self._oldest_position = self.position
         self._saved_at = self._measured_at = time.monotonic()
         self._measured_position = -1
-        if watched := classifier.places_.get(WATCHED):
+        if watched := classifier.places_.get(storage.WATCHED):
             self.arrivals.restore(watched["arrivals"])
             self.retention.restore(watched["retention"], classifier.counts_)
         self.facts = self._facts()
         journal.go_on_from(self.position)
+        if classifier.erasure_:
+            journal.erase(self.position, classifier.erasure_)
         if journal.first > self.position + 1:
             raise UserError(
                 f"the journal in {folder} begins behind example {journal.first - 1}, but the model has learned only "
@@ -108,8 +108,8 @@ class Learning(threading.Thread):
 
     def save(self) -> None:
         """A checkpoint of the model and its place in the journal, as one."""
-        self.classifier.places_[JOURNAL] = self.journal.place(self.position)
-        self.classifier.places_[WATCHED] = {"arrivals": self.arrivals.state(), "retention": self.retention.state()}
+        watched = {"arrivals": self.arrivals.state(), "retention": self.retention.state()}
+        self.classifier.places_ |= {JOURNAL: self.journal.place(self.position), storage.WATCHED: watched}
         self._saved_at = time.monotonic()
         try:
             storage.save(self.classifier, self.folder)

@@ -32,7 +32,11 @@ def serve(
     screen: Screen,
 ) -> bool:
     """Serve the model in a folder until told to stop; make one where there is none. Whether everything is saved."""
-    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    if token is not None and not token.strip():
+        raise UserError("the token is empty: give one, or leave --token out to serve on this machine only.")
+    token = (token or os.environ.get(TOKEN_VARIABLE) or "").strip() or None
+    if token and not token.isprintable():
+        raise UserError("the token holds a character that no header can: use letters, digits and signs.")
     if not token and not is_loopback(host):
         raise UserError(
             f"{host} can be reached by others: protect it with --token or the variable {TOKEN_VARIABLE}, "
