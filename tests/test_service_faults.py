@@ -7,9 +7,10 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the service needs the extra `service`")
 
+from conftest import CommandLine
 from everlearn import LifelongClassifier
 from kill_cycles import kill_again_and_again
-from running_service import OPTIONS, SETTINGS, Process
+from running_service import OPTIONS, SETTINGS, Process, service
 from support import assert_same_state, labelled_texts
 from test_classifier import knowledge
 
@@ -49,5 +50,49 @@ def test_one_service_a_model_and_one_address_a_service(tmp_path: Path):
             Process(tmp_path / "copy", "--port", str(process.client.port))
         with pytest.raises(AssertionError, match="leave out --encoder"):
             Process(tmp_path / "copy", *OPTIONS)
+    finally:
+        process.stop()
+
+
+def test_a_model_that_knows_no_label_any_more_can_be_served_and_taught(tmp_path: Path):
+    model = LifelongClassifier(**SETTINGS).partial_fit(["the of", "it for"], ["a", "b"])
+    for label in ("a", "b"):
+        model.forget(label)
+    model.save(tmp_path / "model")
+    with service(tmp_path / "model") as (client, _):
+        client.wait_until_learned(client.teach(("the of", "c"))[-1])
+        assert client.post("/predictions", {"texts": ["the of"]})[1]["predictions"][0]["label"] == "c"
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "message"),
+    [
+        (("--token", " "), "", "the token is empty"),
+        ((), "a\x07b", "no header can"),
+        (("--port", "99999"), "", "less than or equal to 65535"),
+        (("--most-waiting", "-5"), "", "greater than or equal to 1"),
+    ],
+)
+def test_options_that_cannot_be_meant(
+    everlearn: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    variable: str,
+    message: str,
+):
+    monkeypatch.setenv("EVERLEARN_TOKEN", variable)
+    code, _, err = everlearn("serve", tmp_path / "model", *options)
+    assert (code, message in err) == (2, True), err
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_token_from_a_file_may_end_with_a_line_break(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EVERLEARN_TOKEN", "secret\n")
+    process = Process(tmp_path / "model", *OPTIONS)
+    try:
+        assert process.client.get("/model")[0] == 401
+        process.client.token = "secret"
+        assert process.client.get("/model")[0] == 200
     finally:
         process.stop()

@@ -66,13 +66,20 @@ def newest(folder: Path) -> int:
 
 def glimpse(folder: Path) -> dict[str, Any] | None:
     """The plain values of the newest checkpoint, without its arrays; None where there is none or it is damaged."""
-    for candidate in _newest_first(folder)[:1]:
-        try:
-            tree = json.loads((candidate / "state.json").read_text())
-        except (OSError, ValueError):
-            return None
-        return tree if isinstance(tree, dict) else None
-    return None
+    found = _newest_first(folder)
+    return _plain_values(found[0]) if found else None
+
+
+def discard(folder: Path, outdated: Callable[[dict[str, Any], dict[str, Any] | None], bool]) -> None:
+    """Delete older checkpoints that are outdated by the newest, going by the plain values of both."""
+    found = _newest_first(folder)
+    newest = _plain_values(found[0]) if found else None
+    if newest is None:
+        return
+    old = [path for path in found[1:] if outdated(newest, _plain_values(path))]
+    if old and _is_whole(found[0]):
+        for path in old:
+            shutil.rmtree(path)
 
 
 def load_newest(folder: Path, notify: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
@@ -91,6 +98,14 @@ def _newest_first(folder: Path) -> list[Path]:
     """Checkpoints, and behind each the one it replaces, where a save was interrupted."""
     found = [path for path in folder.glob("*") if path.name.removesuffix(ASIDE).isdigit()]
     return sorted(found, key=lambda path: (_number(path), not path.name.endswith(ASIDE)), reverse=True)
+
+
+def _plain_values(folder: Path) -> dict[str, Any] | None:
+    try:
+        tree = json.loads((folder / "state.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return tree if isinstance(tree, dict) else None
 
 
 def _number(path: Path) -> int:

@@ -69,19 +69,18 @@ def save(classifier: "LifelongClassifier", folder: Path) -> Path:
     except TypeError as error:
         raise UserError(f"the settings cannot be written as JSON ({error}): use plain numbers and texts.") from error
     card = model_card(classifier)
-    there = checkpoint.glimpse(folder / CHECKPOINTS) or {}
-    # What had to be forgotten must not live on in an older checkpoint, nor a model that this one takes the place of.
-    same = all(there.get(name) == getattr(classifier, f"{name}_") for name in ("lineage", "erasure"))
     mark = uuid.uuid4().hex
     classifier.marks_.add(mark)
     # The parameters are in the checkpoint as well: it is written as one, and config.json is for people.
     parts = {"params": classifier.params_, "classifier": classifier.state(), "places": classifier.places_}
+    named = {"lineage": classifier.lineage_, "erasure": classifier.erasure_, "mark": mark}
+    replaces = _replaced(named, checkpoint.glimpse(folder / CHECKPOINTS))
     checkpoint.save(
         folder / CHECKPOINTS,
         checkpoint.newest(folder / CHECKPOINTS) + 1,
-        {**parts, "lineage": classifier.lineage_, "erasure": classifier.erasure_, "mark": mark},
+        {**parts, **named},
         advice="make room and save again, what was saved before is whole",
-        kept=checkpoint.KEPT if same else 1,
+        kept=1 if replaces else checkpoint.KEPT,
     )
     write_text(folder / CONFIG, text)
     write_text(folder / CARD, card)
@@ -104,6 +103,8 @@ def locked(folder: Path) -> Iterator[None]:
     _make(folder)
     descriptor = _lock(folder)
     try:
+        # Whoever was to delete them may have been killed before.
+        checkpoint.discard(folder / CHECKPOINTS, _replaced)
         yield
     finally:
         if new and [path.name for path in folder.iterdir()] == [LOCK]:
@@ -141,6 +142,11 @@ def _take_over(classifier: "LifelongClassifier", folder: Path, there: dict[str, 
             f"({there['classifier']['examples']:,} examples learned there, {classifier.examples_:,} here): "
             "load it again, or save to another folder."
         )
+
+
+def _replaced(newer: dict[str, Any], older: dict[str, Any] | None) -> bool:
+    """What had to be forgotten must not live on in an older checkpoint, nor a model whose place another took."""
+    return older is None or any(newer[name] != older.get(name) for name in ("lineage", "erasure"))
 
 
 def _make(folder: Path) -> None:
