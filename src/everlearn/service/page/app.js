@@ -151,7 +151,7 @@ function retained({ label, now, best }) {
 }
 
 function forgotten(retention) {
-  if (!retention.length) return "Measured once a label has three examples in the memory and nothing is waiting.";
+  if (!retention.length) return "Measured once a label has three examples in the memory.";
   const lost = retention.filter(({ now, best }) => now < best).length;
   if (!lost) return `Nothing: all ${counted(retention.length, "label", "labels")} measured are known as well as ever.`;
   return `${number(lost)} of ${counted(retention.length, "label", "labels")} measured: known less well than before.`;
