@@ -14,7 +14,7 @@ from running_service import OPTIONS, SETTINGS, Process, service
 from support import assert_same_state, labelled_texts
 from test_classifier import knowledge
 
-CYCLES = 3
+CYCLES = 2  # test_crashes.py kills at every step; here it is real processes and real kills
 
 
 def test_what_was_acknowledged_is_learned_exactly_once_though_the_service_is_killed(tmp_path: Path):
