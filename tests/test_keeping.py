@@ -12,6 +12,7 @@ import pytest
 from conftest import CommandLine
 from everlearn import LifelongClassifier, checkpoint
 from everlearn.classifier import BadInputError, storage
+from everlearn.classifier import classifier as classifier_module
 from everlearn.classifier.journal import JOURNAL, Journal
 from everlearn.errors import UserError
 from everlearn.service.learning import Learning
@@ -87,6 +88,14 @@ def test_a_model_that_learned_more_meanwhile_is_not_replaced_unnoticed(tmp_path:
         mine.save(tmp_path)
     assert LifelongClassifier.load(tmp_path).examples_ == 76
     mine.save(tmp_path / "elsewhere")
+
+
+def test_however_often_it_is_saved_what_it_keeps_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(classifier_module, "MOST_MARKS", 3)
+    classifier = learned()
+    for _ in range(5):
+        classifier.save(tmp_path)
+    assert len(classifier.marks_) == 3
 
 
 def test_nobody_saves_while_another_is_at_work(tmp_path: Path):

@@ -72,11 +72,10 @@ def glimpse(folder: Path) -> dict[str, Any] | None:
 
 def discard(folder: Path, outdated: Callable[[dict[str, Any], dict[str, Any] | None], bool]) -> None:
     """Delete older checkpoints that are outdated by the newest, going by the plain values of both."""
-    found = _newest_first(folder)
-    newest = _plain_values(found[0]) if found else None
-    if newest is None:
+    latest, found = glimpse(folder), _newest_first(folder)
+    if latest is None:
         return
-    old = [path for path in found[1:] if outdated(newest, _plain_values(path))]
+    old = [path for path in found[1:] if outdated(latest, _plain_values(path))]
     if old and _is_whole(found[0]):
         for path in old:
             shutil.rmtree(path)

@@ -1,7 +1,7 @@
 """LifelongClassifier: learns labelled texts as they come, in any portions, with new labels at any time."""
 
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +26,9 @@ from everlearn.examples import Example
 from everlearn.methods import ScoringPredictor, find_method
 from everlearn.methods.base import Chosen
 
+MOST_MARKS = 1_000
+"""A service saves again and again, and what it keeps must not grow without bound."""
+
 
 class LifelongClassifier(Estimator):
     """A text classifier that keeps learning.
@@ -39,7 +42,7 @@ class LifelongClassifier(Estimator):
     memory, memory_capacity: which examples are kept, to replay and to forget on request, and at most how many.
     max_length: longest text in tokens; longer ones are cut.
     seed, device: seed of every random choice; where to compute (auto, cpu, cuda).
-    settings: any other setting of a run by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
+    settings: any other setting of method, memory or encoder by name, such as `{"batch_size": 4, "head_lr": 1e-3}`.
 
     One thread at a time learns; others wait their turn, and predictions go on with what was known before.
     """
@@ -55,8 +58,8 @@ class LifelongClassifier(Estimator):
     """How far those who feed it have come, such as a service in its journal: saved with it, for them to go on."""
     lineage_: str
     """What it has in common with everything it was before, in any folder, and with its copies."""
-    marks_: set[str]
-    """What its saves were called that it knows of; another's are not among them."""
+    marks_: deque[str]
+    """What its latest saves were called that it knows of; another's are not among them."""
     erasure_: str
     """Stands for the last time something was forgotten; what was written before it has to go."""
     _labels: Labels
@@ -291,7 +294,8 @@ class LifelongClassifier(Estimator):
         classifier = cls(**saved["params"])
         classifier._build()
         classifier.restore(saved["classifier"])
-        classifier.places_, classifier.marks_ = saved["places"], {saved["mark"]}
+        classifier.places_ = saved["places"]
+        classifier.marks_.append(saved["mark"])
         classifier.lineage_, classifier.erasure_ = saved["lineage"], saved["erasure"]
         return classifier
 
@@ -343,7 +347,7 @@ class LifelongClassifier(Estimator):
         self._snapshot, self._outdated = None, True
         self.examples_ = self.forgotten_ = 0
         self.lineage_, self.erasure_ = uuid.uuid4().hex, ""
-        self.places_, self.marks_ = {}, set()
+        self.places_, self.marks_ = {}, deque(maxlen=MOST_MARKS)
         self.created_ = self.updated_ = _now()
 
 

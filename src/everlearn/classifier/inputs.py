@@ -73,6 +73,11 @@ def announced_labels(classes: Any, labels: Sequence[Label], kind: type | None) -
     return announced
 
 
+def holds_control_character(label: str) -> bool:
+    """Whether a label does more than be shown: a terminal or a log would obey it, and NumPy drops some."""
+    return any(unicodedata.category(character) == "Cc" for character in label)
+
+
 def checked_params(params: dict[str, Any]) -> dict[str, Any]:
     """A copy of the parameters as plain values; settings that are none of a classifier's are refused."""
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
@@ -94,8 +99,7 @@ def _as_label(label: Any, place: int) -> Label:
     if isinstance(label, str):
         if not label.strip():
             raise BadInputError(f"label number {place + 1} is empty: leave the example out.")
-        if any(unicodedata.category(character) == "Cc" for character in label):
-            # A terminal would obey it, and NumPy drops some.
+        if holds_control_character(label):
             raise BadInputError(
                 f"label number {place + 1} holds a control character, such as a line break: take it out."
             )

@@ -70,7 +70,7 @@ def save(classifier: "LifelongClassifier", folder: Path) -> Path:
         raise UserError(f"the settings cannot be written as JSON ({error}): use plain numbers and texts.") from error
     card = model_card(classifier)
     mark = uuid.uuid4().hex
-    classifier.marks_.add(mark)
+    classifier.marks_.append(mark)
     # The parameters are in the checkpoint as well: it is written as one, and config.json is for people.
     parts = {"params": classifier.params_, "classifier": classifier.state(), "places": classifier.places_}
     named = {"lineage": classifier.lineage_, "erasure": classifier.erasure_, "mark": mark}

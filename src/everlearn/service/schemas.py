@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, FailFast, Field, StringConstraints, Tag
 
+from everlearn.classifier.inputs import LARGEST_NUMBER, holds_control_character
+
 LONGEST_TEXT = 20_000
 LONGEST_LABEL = 200
-LARGEST_NUMBER = 2**53 - 1
 MOST_EXAMPLES = 1_000
 MOST_TEXTS = 256
 LARGEST_BODY = 8 * 1024 * 1024
@@ -24,8 +25,7 @@ def _visible(value: str) -> str:
 
 
 def _one_line(value: str) -> str:
-    # A label is shown in terminals and in logs, where these would do more than be shown.
-    if any(unicodedata.category(character) == "Cc" for character in value):
+    if holds_control_character(value):
         raise ValueError("holds a control character, such as a line break")
     return value
 
