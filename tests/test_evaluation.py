@@ -78,6 +78,26 @@ def test_no_point_of_the_stream_is_evaluated_twice():
     assert points == [8, 16, 24, 32, 40, 48]
 
 
+@pytest.mark.parametrize("method", ["replay", "oml-er", "mtl"])
+def test_evaluating_only_at_the_end_gives_the_same_accuracy_and_no_more(method: str):
+    settings = {**SMALL, "method": method, "meta_test": False, "replay_interval": 16, "replay_rate": 0.5}
+    whole, ended = (
+        run(Config.build({**settings, "eval_tasks": each}), benchmark=small_benchmark()) for each in (True, False)
+    )
+    assert ended["per_task"] == whole["per_task"]
+    assert ended["ledger"]["train"]["tokens_forward"] == whole["ledger"]["train"]["tokens_forward"]
+    assert ended["matrix"] is ended["forgetting"] is ended["anytime_accuracy"] is None
+    assert ended["curve"] == []
+    tested = [result["ledger"]["test"]["tokens_forward"] for result in (whole, ended)]
+    assert tested[0] == (1 if method == "mtl" else len(whole["tasks"]) + 1) * tested[1]
+
+
+def test_without_task_ends_a_sample_may_still_be_looked_at():
+    config = Config.build({**SMALL, "method": "seq", "eval_tasks": False, "eval_every": 16, "eval_sample": 2})
+    points = [point["examples"] for point in run(config, benchmark=small_benchmark())["curve"]]
+    assert points == [16, 32]
+
+
 def test_a_stream_that_ends_before_the_first_replay_is_noted():
     benchmark = small_benchmark()
     (note,) = build_experiment(Config.build({**SMALL, "method": "replay"}), benchmark).notes

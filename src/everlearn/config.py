@@ -28,6 +28,9 @@ class RunConfig:
 
     seed: int = setting(42, "seed of every random choice")
     device: str = setting("auto", "where to compute: auto, cpu or cuda")
+    eval_tasks: bool = setting(
+        True, "evaluate before the stream and after each task too; without it only at the end, which is faster"
+    )
     eval_every: int | None = setting(
         None, "also evaluate on a sample after this many examples; default: task ends only"
     )

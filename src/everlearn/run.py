@@ -85,11 +85,12 @@ def _learn(
         add = history.add_sample if sample else history.add_row
         recorder.evaluated(stream.cursor, add(stream.cursor, scores))
 
+    each_task = config.run.eval_tasks and method.lifelong
     if stream.ended:
         return  # resumed from the last checkpoint: everything is done but writing the result
     with screen.track(config.method.method, stream.length, stream.cursor) as tracker:
         # Before the first batch: what the untrained network can do, which forward transfer is measured against.
-        if method.lifelong and stream.cursor == 0:
+        if each_task and stream.cursor == 0:
             test()
         while stream.cursor < stream.length:
             before = stream.cursor
@@ -101,7 +102,7 @@ def _learn(
                 note(method.observe(batch))
             # Once in a while: evaluate on everything where a task ended, on a sample where the user asked for it.
             if method.lifelong:
-                ends = history.ends_between(before, stream.cursor)
+                ends = history.ends_between(before, stream.cursor) if each_task else []
                 for _ in ends:
                     test()
                 elsewhere = not ends and not stream.ended

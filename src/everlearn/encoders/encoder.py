@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from everlearn.batches import Integers, Sequences
 from everlearn.encoders import onednn
+from everlearn.encoders.cpu_attention import AttentionInFp32
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.flat import Skeleton, put_weights
 from everlearn.encoders.onednn import LinearByOneDnn
@@ -119,7 +120,11 @@ class Encoder(nn.Module):
             learned, kept = learned.to(self.dtype), kept.to(self.dtype)
         weights = self.skeleton.named_weights(learned, kept)
         limits = PIECE_LIMITS[self.device.type]
-        with LinearByOneDnn() if self.device.type == "cpu" and onednn.helps() else nullcontext():
+        with ExitStack() as ways:
+            if self.device.type == "cpu":
+                ways.enter_context(AttentionInFp32())
+                if onednn.helps():
+                    ways.enter_context(LinearByOneDnn())
             pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
         return torch.cat(pieces)[on_device(np.argsort(order), self.device)]
 
