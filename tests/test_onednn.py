@@ -39,6 +39,7 @@ def test_a_layer_and_its_gradients(shape: tuple[int, ...], biased: bool):
 def test_an_encoder_and_its_gradients(monkeypatch: pytest.MonkeyPatch):
     texts = ["the of and", "it for on", "x", "the of and to in it for on with as"]
     results = []
+    monkeypatch.setattr(onednn, "WIDE_ENOUGH", 1)
     for helps in (True, False):
         monkeypatch.setattr(onednn, "helps", lambda helps=helps: helps)
         used = tiny_encoder()

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,13 +120,17 @@ class Encoder(nn.Module):
             learned, kept = learned.to(self.dtype), kept.to(self.dtype)
         weights = self.skeleton.named_weights(learned, kept)
         limits = PIECE_LIMITS[self.device.type]
-        with ExitStack() as ways:
-            if self.device.type == "cpu":
-                ways.enter_context(AttentionInFp32())
-                if onednn.helps():
-                    ways.enter_context(LinearByOneDnn())
+        with self._faster_kernels():
             pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
         return torch.cat(pieces)[on_device(np.argsort(order), self.device)]
+
+    def _faster_kernels(self) -> AbstractContextManager[Any]:
+        """What this device and precision gain by other kernels than PyTorch's first choice."""
+        if self.device.type != "cpu":
+            return nullcontext()
+        if self.dtype == torch.bfloat16:
+            return AttentionInFp32()
+        return LinearByOneDnn() if self.width >= onednn.WIDE_ENOUGH and onednn.helps() else nullcontext()
 
     def _encode(self, weights: dict[str, torch.Tensor], sequences: Sequences, rows: Integers) -> torch.Tensor:
         tokens, mask = pad(sequences.tokens, rows, self.tokenizer.pad_id)

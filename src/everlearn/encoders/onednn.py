@@ -18,6 +18,8 @@ WIDE = ("AVX512", "AVX512_VNNI", "AMX")
 """What PyTorch calls processors with the instructions that make the difference."""
 PROCESSOR = Path("/proc/cpuinfo")
 ROUNDING = 1e-5
+WIDE_ENOUGH = 128
+"""Through narrower encoders the detour takes longer than it saves."""
 
 
 @cache
