@@ -3,17 +3,21 @@
 import os
 import platform
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from torch.nn.functional import linear
 
 import everlearn
+from everlearn.encoders import PRECISIONS, onednn
+from everlearn.encoders.onednn import LinearByOneDnn
 
 
-def machine(device: torch.device) -> dict[str, Any]:
-    """What the figures were measured on."""
+def machine(device: torch.device, precision: str = "fp32") -> dict[str, Any]:
+    """What the figures were measured on, and what everlearn computed in."""
     on_gpu = device.type == "cuda"
     return {
         "kind": device.type,
@@ -25,7 +29,8 @@ def machine(device: torch.device) -> dict[str, Any]:
         "cuda": torch.version.cuda if on_gpu else None,
         "transformers": transformers.__version__,
         "python": platform.python_version(),
-        "peak_flops": peak_flops(device),
+        "precision": precision,
+        "peak_flops": peak_flops(device, precision),
     }
 
 
@@ -37,18 +42,18 @@ def processor() -> str:
     return next(named, platform.processor() or platform.machine())
 
 
-def peak_flops(device: torch.device) -> float:
-    """Operations a second in a large matrix product, bf16 on a GPU and fp32 on a CPU: what can be had here."""
-    on_gpu = device.type == "cuda"
-    size, dtype = (8192, torch.bfloat16) if on_gpu else (1024, torch.float32)
+def peak_flops(device: torch.device, precision: str) -> float:
+    """Operations a second in a large matrix product: what can be had here."""
+    size, dtype = 8192 if device.type == "cuda" else 1024, PRECISIONS[precision]
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    wait(device)
-    start = time.perf_counter()
-    for _ in range(20):
-        a @ b
-    wait(device)
+    with LinearByOneDnn() if device.type == "cpu" and onednn.helps() else nullcontext():
+        for _ in range(3):
+            linear(a, b)
+        wait(device)
+        start = time.perf_counter()
+        for _ in range(20):
+            linear(a, b)
+        wait(device)
     return 20 * 2 * size**3 / (time.perf_counter() - start)
 
 

@@ -30,7 +30,7 @@ from speed_table import render
 from speed_targets import PRECISIONS, SEEDS
 
 from everlearn.config import Config
-from everlearn.encoders import EncoderConfig, load_encoder
+from everlearn.encoders import EncoderConfig, load_encoder, resolve_precision
 from everlearn.experiment import benchmark_for, choose_device
 from everlearn.run_folder import write_text
 from everlearn.streams import Benchmark, Task
@@ -59,6 +59,7 @@ def main() -> None:
     )
     parser.add_argument("--whole-size", type=int, default=115_000, help="examples of each task in the whole run")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="auto", help="what everlearn computes in: fp32 or bf16")
     parser.add_argument("--render", type=Path, nargs="+", help="measure nothing: table and figures of these files")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
@@ -76,7 +77,8 @@ def main() -> None:
 def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
     """Every part that is asked for and not known yet; each figure is on the disk as soon as it is known."""
     device = choose_device(options.device)
-    figures = begun(options.out / FILE, machine(device))
+    precision = resolve_precision(options.precision, device)
+    figures = begun(options.out / FILE, machine(device, precision))
     peak = figures["machine"]["peak_flops"]
     folders = {"textcls": options.textcls, "fewrel": options.fewrel}
     streams = {name: mixed(name, folder) for name, folder in folders.items() if folder}
@@ -89,7 +91,7 @@ def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number, encoder in enumerate(options.encoders.split(",")):
             source = bert_shape(Path(folder), options.vocabulary) if encoder == "bert" else encoder
-            arms = Arms(source, device, options.seconds, options.warm_up, peak)
+            arms = Arms(source, device, precision, options.seconds, options.warm_up, peak)
             if "methods" in parts:
                 for (stream, benchmark), method in itertools.product(streams.items(), options.methods.split(",")):
                     keep(f"{encoder}/{stream}/{method}", partial(arms.compare, method, stream, benchmark))

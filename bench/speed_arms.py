@@ -37,8 +37,11 @@ LONGEST_WARM_UP = 90.0
 class Arms:
     """Measures one encoder on one device."""
 
-    def __init__(self, encoder: str, device: torch.device, seconds: float, warm_up: float, peak: float) -> None:
+    def __init__(
+        self, encoder: str, device: torch.device, precision: str, seconds: float, warm_up: float, peak: float
+    ) -> None:
         self.encoder, self.device, self.peak = encoder, device, peak
+        self.given = {"encoder": encoder, "device": device.type, "precision": precision}
         self.seconds, self.warm_up = seconds, warm_up
 
     def compare(self, method: str, stream: str, benchmark: Benchmark) -> dict[str, Any]:
@@ -101,9 +104,7 @@ class Arms:
         return figures
 
     def _experiment(self, method: str, stream: str, benchmark: Benchmark, **settings: Any) -> Experiment:
-        config = Config.build(
-            {"stream": stream, "method": method, "encoder": self.encoder, "device": self.device.type, **settings}
-        )
+        config = Config.build({"stream": stream, "method": method, **self.given, **settings})
         task = replace(benchmark.tasks[0], train=list(benchmark.tasks[0].train) * 40, test=benchmark.tasks[0].test[:20])
         return build_experiment(config, replace(benchmark, tasks=(task,)))
 
@@ -125,9 +126,7 @@ class Arms:
     def prediction(self, benchmark: Benchmark) -> dict[str, Any]:
         """Texts a second through a predictor, against the published way: padded, sixteen at a time."""
         self._clear()
-        config = Config.build(
-            {"stream": "textcls", "method": "seq", "encoder": self.encoder, "device": self.device.type}
-        )
+        config = Config.build({"stream": "textcls", "method": "seq", **self.given})
         size = 16384 if self.device.type == "cuda" else 256
         texts = list(itertools.islice(itertools.cycle(benchmark.tasks[0].test), size))
         small = replace(benchmark, tasks=(replace(benchmark.tasks[0], test=texts),))
@@ -165,8 +164,8 @@ class Arms:
 
     def accuracy(self, folder: Path, precision: str, seed: int) -> float:
         """OML-ER's accuracy on relation extraction, the fast way (bf16) or the plain one (fp32)."""
-        settings = {"stream": "fewrel", "data": folder, "encoder": self.encoder, "device": self.device.type}
-        config = Config.build({**settings, "method": "oml-er", "precision": precision, "seed": seed})
+        settings = {"stream": "fewrel", "data": folder, **self.given, "precision": precision}
+        config = Config.build({**settings, "method": "oml-er", "seed": seed})
         accuracy: float = run(config)["accuracy"]
         print(f"accuracy, {precision}, seed {seed}: {accuracy:.1%}", flush=True)
         return accuracy
@@ -175,7 +174,7 @@ class Arms:
         """A whole OML-ER run, texts repeated to make it as long as the paper's; every task's evaluation included."""
         self._clear()
         tested = min(7_600, per_task)
-        settings = {"stream": "textcls", "data": folder, "encoder": self.encoder, "device": self.device.type}
+        settings = {"stream": "textcls", "data": folder, **self.given}
         config = Config.build({**settings, "method": "oml-er"})
         benchmark = benchmark_for(config)
         tasks = tuple(

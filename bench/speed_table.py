@@ -54,10 +54,10 @@ def versions(figures: Figures) -> str:
     machine = figures["machine"]
     names = ("everlearn", "torch", "cuda", "transformers", "python")
     listed = ", ".join(f"{name} {machine[name]}" for name in names if machine.get(name))
-    product = "bf16" if machine["kind"] == "cuda" else "fp32"
     return (
-        f"{machine['cores']} CPU cores, {machine['threads']} threads; {listed}. The peak is what a large "
-        f"{product} matrix product reaches here: {machine['peak_flops'] / 1e12:,.2f} TFLOP/s."
+        f"{machine['cores']} CPU cores, {machine['threads']} threads; {listed}. everlearn computes in "
+        f"{machine['precision']}, the published procedure in fp32. The peak is what a large matrix product reaches "
+        f"here in {machine['precision']}: {machine['peak_flops'] / 1e12:,.2f} TFLOP/s."
     )
 
 

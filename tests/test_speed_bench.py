@@ -20,6 +20,7 @@ MACHINE = {
     "kind": "cuda",
     "cores": 2,
     "threads": 1,
+    "precision": "bf16",
     "peak_flops": 1e12,
 }
 
@@ -97,6 +98,8 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
     assert "### Runs at once in one process: SEQ, tiny, relation extraction" in page
     assert png_size(out / "speed-cpu.png")[0] > 1000
 
+    with pytest.raises(SystemExit, match="another precision"):
+        measure("--precision", "bf16")
     elsewhere = {**second, "machine": {**second["machine"], "device": "another"}}
     (out / "speed.json").write_text(json.dumps(elsewhere))
     with pytest.raises(SystemExit, match="another device"):
@@ -104,7 +107,7 @@ def test_a_tiny_measurement_from_command_to_table(tmp_path, bench, monkeypatch):
 
 
 def test_an_arm_is_warm_when_it_records_no_more(bench):
-    arms = sys.modules["speed_arms"].Arms("tiny", sys.modules["torch"].device("cpu"), 0.01, 0.2, 1.0)
+    arms = sys.modules["speed_arms"].Arms("tiny", sys.modules["torch"].device("cpu"), "fp32", 0.01, 0.2, 1.0)
     begun, recorded, observed = time.perf_counter(), [], []
 
     def observe() -> int:

@@ -1,7 +1,7 @@
 """Text to vectors: a Hugging Face encoder with its pooling, which counts the tokens that pass through it."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from everlearn.encoders import onednn
 from everlearn.encoders.cpu_attention import AttentionInFp32
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.flat import Skeleton, put_weights
+from everlearn.encoders.one_gradient import in_one_gradient
 from everlearn.encoders.onednn import LinearByOneDnn
 from everlearn.encoders.padding import PIECE_LIMITS, cut_into_pieces, pad
 from everlearn.encoders.tokenizer import Tokenizer
@@ -112,13 +113,20 @@ class Encoder(nn.Module):
 
     def plain(self, sequences: Sequences, learned: torch.Tensor) -> torch.Tensor:
         """The plain way: sequences of like length go together, so that little is padded."""
+        dtype = learned.dtype if self.dtype == torch.float32 else self.dtype  # fp64 stays what it is
+        kept = self.skeleton.kept_weights(self.kept.to(dtype))
+        layout = self.skeleton.learned
+
+        def compute(parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            return self._in_pieces({**parts, **kept}, sequences)
+
+        if torch.is_grad_enabled() and learned.requires_grad:
+            return in_one_gradient(compute, layout, learned, dtype)
+        return compute(layout.views(learned.to(dtype)))
+
+    def _in_pieces(self, weights: Mapping[str, torch.Tensor], sequences: Sequences) -> torch.Tensor:
         lengths = sequences.tokens.lengths
         order = np.argsort(lengths, kind="stable")
-        kept = self.kept
-        if self.dtype != torch.float32:
-            # Copied once for all pieces; gradients go back through the copies.
-            learned, kept = learned.to(self.dtype), kept.to(self.dtype)
-        weights = self.skeleton.named_weights(learned, kept)
         limits = PIECE_LIMITS[self.device.type]
         with self._faster_kernels():
             pieces = [self._encode(weights, sequences, rows) for rows in cut_into_pieces(order, lengths, limits)]
@@ -132,13 +140,14 @@ class Encoder(nn.Module):
             return AttentionInFp32()
         return LinearByOneDnn() if self.width >= onednn.WIDE_ENOUGH and onednn.helps() else nullcontext()
 
-    def _encode(self, weights: dict[str, torch.Tensor], sequences: Sequences, rows: Integers) -> torch.Tensor:
+    def _encode(self, weights: Mapping[str, torch.Tensor], sequences: Sequences, rows: Integers) -> torch.Tensor:
         tokens, mask = pad(sequences.tokens, rows, self.tokenizer.pad_id)
         arrays = {"input_ids": tokens, "attention_mask": mask}
         if sequences.types is not None:
             arrays["token_type_ids"] = pad(sequences.types, rows, 0)[0]
         inputs = {name: on_device(array, self.device) for name, array in arrays.items()}
-        output = self.skeleton(weights, **inputs)
+        # On a GPU rows would have to be sorted to be added up.
+        output = self.skeleton(weights, sparse=torch.is_grad_enabled() and self.device.type == "cpu", **inputs)
         return self._pool(output, inputs["attention_mask"])
 
     def _pool(self, output: Any, mask: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,8 @@
 
 import copy
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,11 @@ class Layout:
     def of(cls, weights: Mapping[str, torch.Tensor]) -> "Layout":
         """The layout of these weights."""
         return cls(tuple(weights), tuple(weight.shape for weight in weights.values()))
+
+    @property
+    def size(self) -> int:
+        """How many numbers the vector has."""
+        return sum(shape.numel() for shape in self.shapes)
 
     def views(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
         """The weights in a vector, by name; gradients go back through this in one piece."""
@@ -53,6 +59,7 @@ class Skeleton:
         self.learned, self._kept = learned, kept
         self._ties = ties
         """Whether the model uses some weight in two places, which makes handing it over take longer."""
+        self._embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
         self._one_at_a_time = threading.Lock()  # while one thread's weights are in place, another's cannot be
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Skeleton":
@@ -73,12 +80,28 @@ class Skeleton:
 
     def named_weights(self, learned: torch.Tensor, kept: torch.Tensor) -> dict[str, torch.Tensor]:
         """The weights in two such vectors, by the model's own names."""
-        return {**self.learned.views(learned), **self._kept.views(kept)}
+        return {**self.learned.views(learned), **self.kept_weights(kept)}
 
-    def __call__(self, weights: Mapping[str, torch.Tensor], **inputs: Any) -> Any:
-        """The model's output with these weights."""
-        with self._one_at_a_time:
+    def kept_weights(self, kept: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Those in the second vector alone."""
+        return self._kept.views(kept)
+
+    def __call__(self, weights: Mapping[str, torch.Tensor], sparse: bool = False, **inputs: Any) -> Any:
+        """The model's output with these weights; `sparse` gradients of embeddings hold the rows looked up only."""
+        with self._one_at_a_time, _sparse(self._embeddings if sparse else []):
             return functional_call(self.model, dict(weights), (), inputs, tie_weights=self._ties)
+
+
+@contextmanager
+def _sparse(embeddings: Collection[nn.Embedding]) -> Iterator[None]:
+    """Meanwhile these have gradients of the rows that were looked up only."""
+    for embedding in embeddings:
+        embedding.sparse = True
+    try:
+        yield
+    finally:
+        for embedding in embeddings:
+            embedding.sparse = False
 
 
 def put_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:

@@ -1,12 +1,13 @@
-"""What oneDNN gains over PyTorch's default for an encoder's fp32 linear layers on this CPU, both in one run.
+"""What other kernels than PyTorch's first choice gain for an encoder on this CPU, all in one run.
 
-python bench/linear_layers.py --threads 1 --out results/speed/linear-layers.json     # about a minute
+python bench/cpu_kernels.py --threads 1 --out results/speed/cpu-kernels.json     # about two minutes
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,20 @@ import torch
 from machine import machine
 
 from everlearn.batches import Ragged, Sequences
-from everlearn.encoders import Encoder, EncoderConfig, load_encoder, onednn
+from everlearn.encoders import Encoder, EncoderConfig, load_encoder
+from everlearn.encoders.cpu_attention import AttentionInFp32
+from everlearn.encoders.onednn import LinearByOneDnn
 
 SHAPES = ((1, 15), (8, 30), (16, 110), (64, 40))
 """Texts and their mean length in tokens."""
 REPEATS = 7
+WAYS = {
+    "fp32, default": ("fp32", nullcontext),
+    "fp32, oneDNN": ("fp32", LinearByOneDnn),
+    "bf16, default": ("bf16", nullcontext),
+    "bf16, attention in fp32": ("bf16", AttentionInFp32),
+}
+"""What is computed in, and what is entered for it."""
 
 
 def sequences(texts: int, mean: int) -> Sequences:
@@ -54,13 +64,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    encoder = load_encoder(EncoderConfig(precision="fp32"), torch.device("cpu"))
+    cpu = torch.device("cpu")
+    encoders = {precision: load_encoder(EncoderConfig(precision=precision), cpu) for precision in ("fp32", "bf16")}
     rows = []
     for texts, mean in SHAPES:
         row: dict[str, Any] = {"texts": texts, "mean_tokens": mean}
-        for name, used in (("default", False), ("onednn", True)):
-            onednn.helps = lambda used=used: used
-            row[name] = measure(encoder, sequences(texts, mean))
+        for name, (precision, way) in WAYS.items():
+            encoders[precision]._faster_kernels = way
+            row[name] = measure(encoders[precision], sequences(texts, mean))
         rows.append(row)
         print(json.dumps(row), flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
