@@ -58,10 +58,15 @@ def test_mllre_goes_part_of_the_way_after_every_interval(make_method: MethodFact
 
 
 def test_mllre_with_epsilon_one_is_replay(make_method: MethodFactory, batches: list[Batch]):
+    """In float64: θ₀ + (θ − θ₀) is θ but for rounding, which AdamW magnifies where a gradient is nothing but rounding.
+
+    So it is for the biases of attention's keys, which no softmax feels.
+    """
     method, replay = make_method("mllre", mllre_epsilon=1.0, **SMALL), make_method("replay", **SMALL)
     for one in (method, replay):
+        one.network.double()
         feed(one, batches)
-    assert_same_weights(weights_of(method), weights_of(replay), tolerance=1e-6)
+    assert_same_weights(weights_of(method), weights_of(replay), tolerance=1e-12)
 
 
 def test_mllre_is_reptile_without_replay_too(make_method: MethodFactory, batches: list[Batch]):
