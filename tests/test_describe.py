@@ -7,6 +7,7 @@ import pytest
 
 import fewrel_sample
 from everlearn.cli import experiments
+from everlearn.report import tasks as drawn_tasks
 from fewrel_sample import CLUSTERS, write_sample
 
 
@@ -128,11 +129,33 @@ def test_fewrel_as_json_is_counted_from_its_files(describe, fewrel):
         assert 2 <= task["mean_candidates"] <= 3.5
 
 
+def test_what_is_held_out_for_validation_is_shown_where_it_is_asked_for(describe, fewrel):
+    _, _, rows = table(describe(*fewrel, "--split", "validation", "--val-size", "30")[1])
+    assert rows[-1][2:5] == ["120", "30", "40"]
+
+
+def test_the_figure_shows_classes_examples_and_lengths(describe, fewrel, tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(drawn_tasks, "save_figure", lambda figure, path: figures.append(figure))
+    _, out, _ = describe(*fewrel, "--out", tmp_path / "tasks.png", "--json")
+    described = tasks_of(out)
+    (figure,) = figures
+    heights = [[bar.get_height() for bar in axes.patches] for axes in figure.axes]
+    assert heights == [[task[key] for task in described] for key in ("classes", "train", "mean_words")]
+    (longest,) = figure.axes[2].lines
+    assert list(longest.get_ydata()) == [task["most_words"] for task in described]
+
+
+def test_a_figure_that_is_no_png_is_refused(describe, fewrel, tmp_path):
+    assert "ends in .png" in one_sentence(*describe(*fewrel, "--out", tmp_path / "tasks.pdf", "--json"))
+
+
 def test_fewrel_without_a_cluster_file_is_grouped_by_the_encoder(describe, fewrel):
     (fewrel[2] / "clusters.json").unlink()
     code, out, err = describe(*fewrel, "--json")
     assert code == 0, err
     assert sorted(task["task"] for task in tasks_of(out)) == [f"c{k}" for k in range(10)]
+    assert "the encoder's vectors" in err
 
 
 def test_skipped_lines_are_named_beside_the_table(describe, fewrel):
@@ -172,8 +195,9 @@ def test_an_unknown_task_is_one_sentence_and_draws_nothing(describe, fewrel, tmp
     assert not (tmp_path / "x.png").exists()
 
 
-def test_a_figure_in_the_place_of_a_folder_is_one_sentence(describe, fewrel):
-    assert f"could not write {fewrel[2]}" in one_sentence(*describe(*fewrel, "--out", fewrel[2], "--json"))
+def test_a_figure_in_the_place_of_a_folder_is_one_sentence(describe, fewrel, tmp_path):
+    (place := tmp_path / "folder.png").mkdir()
+    assert f"could not write {place}" in one_sentence(*describe(*fewrel, "--out", place, "--json"))
 
 
 def test_a_figure_below_a_file_is_one_sentence(describe, fewrel, data):

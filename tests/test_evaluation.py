@@ -61,6 +61,20 @@ def test_joint_accuracy_is_over_examples_and_separate_accuracy_over_tasks():
     assert figures == {True: pytest.approx(90 / 110), False: pytest.approx(0.45)}
 
 
+def test_a_sample_counts_as_much_as_the_task_it_stands_for():
+    """Nothing is learned in between, so that the curve must not move."""
+    sets = [TestSet(batch_of([1] * 90 + [0] * 10 + [0] * 20), ["large"] * 100 + ["small"] * 20)]
+    method: Any = Always(1)
+    history = History(["large", "small"], [5, 10], joint=True)
+    whole = evaluate(method, sets, Meter())
+    assert evaluate(method, sets, Meter(), sample=10) == {"large": Score(9, 10, 100), "small": Score(0, 10, 20)}
+    points = [history.add_sample(7, evaluate(method, sets, Meter(), sample=10))]
+    history.add_row(0, whole)
+    history.add_row(5, whole)
+    points.append(history.add_row(10, whole))
+    assert [point["accuracy"] for point in points] == [pytest.approx(90 / 120)] * 2
+
+
 def test_a_point_in_between_averages_over_the_tasks_that_have_begun():
     history = History(["first", "second"], [10, 20], joint=False)
     scores = {"first": Score(1, 2), "second": Score(0, 2)}

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
+from torch.nn import functional
 
 from everlearn.batches import Ragged, Sequences
 from everlearn.encoders import POOLINGS, Encoder, fast_path
 from everlearn.encoders.fast_path import FastPath
+from everlearn.encoders.in_place import GradientsInPlace
 from everlearn.encoders.packing import Shape, pack
 from everlearn.methods.low_rank import AdaptedNetwork
 from everlearn.transfer import own_queue
@@ -78,6 +80,14 @@ def test_features_and_gradients_are_those_of_the_plain_path(encoders, pooling: s
                 torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-4, msg=name)
         flat = [torch.cat([part.reshape(-1) for part in parts]) for parts in (wanted, got)]
         assert float(torch.cosine_similarity(*flat, dim=0)) > 0.99
+        # Each weight's own, too: those of the biases are a thousandth of what all are. Where it is next to nothing, as
+        # attention's key biases have it, rounding is all there is.
+        views = [plain.skeleton.learned.views(vector) for vector in flat]
+        for name, one in views[0].items():
+            if float(one.norm()) > 1e-3 * float(flat[0].norm()):
+                assert float((views[1][name] - one).norm() / one.norm()) < max(
+                    0.15 * (tolerance["atol"] > 0.01), 1e-3
+                ), name
         with torch.no_grad():
             torch.testing.assert_close(fast(given), expected.detach(), **tolerance)
     passes = fast.fast_path._passes
@@ -265,3 +275,34 @@ def test_packed_tokens_positions_and_types():
     assert positions.tolist() == [2, 3, 4, 2, 2, 3, 4]
     assert types.tolist() == [0, 1, 1, 0, 0, 0, 0]
     assert pack(given, shape, first_position=2)[21:].tolist() == [0, 3, 4, 7, 7]
+
+
+# Gradients in place
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_gradients_are_autograd_s_however_weights_are_used(seed: int):
+    """Twice, with other numbers of rows, for what is thrown away, or not at all."""
+    torch.manual_seed(seed)
+    weight, bias, other = torch.randn(3, 3), torch.randn(3), torch.randn(3)
+    table, dead, unused = torch.randn(5, 3), torch.randn(3, 3), torch.randn(2)
+    weights = {"weight": weight, "bias": bias, "other": other, "table": table, "dead": dead, "unused": unused}
+    for value in weights.values():
+        value.requires_grad_()
+
+    def compute() -> torch.Tensor:
+        looked_up = functional.embedding(torch.tensor([0, 4, 4]), table)
+        functional.linear(looked_up, dead, other)  # as a model whose own pooler nobody asks for
+        rows = functional.linear(functional.linear(looked_up, weight, bias).tanh(), weight, bias)
+        first = functional.linear(rows[:1], dead, other)
+        return functional.linear(rows, table).sum() * bias.sum() + first.square().sum()
+
+    expected = torch.autograd.grad(compute(), list(weights.values()), allow_unused=True)
+    places = {name: torch.full_like(value, 7.0) for name, value in weights.items()}
+    gradients = GradientsInPlace(weights, places)
+    with gradients:
+        output = compute()
+    gradients.finish(output, torch.ones_like(output))
+    for name, gradient in zip(weights, expected, strict=True):
+        # Whoever provides the places fills those that nothing reaches.
+        torch.testing.assert_close(places[name], torch.full_like(unused, 7.0) if gradient is None else gradient)

@@ -11,7 +11,7 @@ import pytest
 import fewrel_sample
 from everlearn.config import Config
 from everlearn.errors import UserError
-from everlearn.experiment import Experiment, build_experiment
+from everlearn.experiment import Experiment, benchmark_for, build_experiment
 from everlearn.problems import Ranking
 from everlearn.problems.ranking import UNDECIDED
 from everlearn.run import run
@@ -38,9 +38,9 @@ def load(folder, embed=no_vectors, **options):
     return load_benchmark(StreamConfig(stream="fewrel", data=folder, **options), embed)
 
 
-def refused(folder, **options):
+def refused(folder, embed=no_vectors, **options):
     with pytest.raises(UserError) as caught:
-        load(folder, **options)
+        load(folder, embed, **options)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
     return str(caught.value)
@@ -75,6 +75,16 @@ def test_the_sample_is_what_the_tests_below_take_it_for():
     assert not set(TRAIN) & set(TEST)
     assert all(gold not in listed for gold, listed in TRAIN.values())
     assert all(gold in listed for gold, listed in TEST.values())
+
+
+def test_the_names_and_the_clusters_may_be_compressed_too(folder):
+    before = load(folder)
+    for name in ("relation_name.txt", "clusters.json"):
+        path = folder / name
+        with gzip.open(folder / f"{name}.gz", "wb") as file:
+            file.write(path.read_bytes())
+        path.unlink()
+    assert load(folder) == before
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
@@ -289,8 +299,35 @@ def test_a_small_sample_keeps_a_sentence_of_every_relation(folder):
         assert sorted(example.label for example in examples_of(benchmark, part)) == list(range(12))
 
 
-def test_a_sample_without_room_for_every_relation_says_which_task_is_empty(folder):
-    assert "no training sentence is left for the task 'c" in refused(folder, train_size=3)
+def test_a_smaller_sample_keeps_a_sentence_of_every_task(folder):
+    benchmark = load(folder, split="validation", train_size=10, val_size=11, test_size=10)
+    for part, size in (("train", 10), ("validation", 11), ("test", 10)):
+        labels = [example.label for example in examples_of(benchmark, part)]
+        assert len(labels) == len(set(labels)) == size  # then one of every relation, as long as there is room
+        assert {TASK_OF[label] for label in labels} == {f"c{k}" for k in range(10)}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"train_size": 9}, "9 training sentences are too few for 10 tasks: raise --train-size"),
+        ({"test_size": 5}, "5 test sentences are too few for 10 tasks: raise --test-size"),
+        ({"val_size": 1, "split": "validation"}, "1 validation sentences are too few for 10 tasks: raise --val-size"),
+        ({"train_size": 1, "order": "c1,c0"}, "too few for 2 tasks"),
+    ],
+)
+def test_a_sample_without_room_for_every_task_says_how_many_it_needs(folder, sizes, message):
+    assert message in refused(folder, **sizes)
+
+
+def test_a_task_that_is_held_out_whole_is_named(folder):
+    path = folder / "training_data.txt"
+    lines = path.read_text().splitlines()
+    only = next(line for line in lines if line.startswith("12\t"))
+    path.write_text("\n".join([only, *(line for line in lines if not line.startswith("12\t"))]) + "\n")
+    message = refused(folder, split="validation", val_size=20)
+    assert "no training sentence is left for the task 'c9'" in message
+    assert "--val-size" in message
 
 
 def test_the_sample_is_the_same_each_time(folder):
@@ -321,9 +358,10 @@ def test_sizes_that_cannot_be_met(folder, sizes, message):
 
 
 def test_a_task_without_test_sentences_is_refused_before_learning(folder):
-    config = Config.build({**SMALL, "data": folder, "test_size": 5})
-    with pytest.raises(UserError, match="has no test examples"):
-        run(config)
+    path = folder / "val_data.txt"
+    path.write_text("".join(line for line in path.open() if not line.startswith("12\t")))
+    with pytest.raises(UserError, match="the task 'c9' has no test examples"):
+        run(Config.build({**SMALL, "data": folder}))
 
 
 def test_sentences_that_are_cut_are_noted(folder):
@@ -430,6 +468,37 @@ def test_a_runs_encoder_gives_the_vectors(tmp_path):
     assert sorted(result["per_task"]) == [f"c{k}" for k in range(10)]
 
 
+@pytest.mark.parametrize("other", [{"max_length": 8}, {"dropout": 0.5}, {"pooling": "cls"}, {"precision": "bf16"}])
+def test_no_other_setting_of_a_run_changes_the_clusters(tmp_path, other):
+    given = {**SMALL, "data": write_sample(tmp_path / "data", clusters=False)}
+    expected, found = (groups(benchmark_for(Config.build({**given, **more}))) for more in ({}, other))
+    assert found == expected
+
+
+def test_a_result_names_the_relations_of_each_task(folder):
+    result = run(Config.build({**SMALL, "data": folder, "train_size": 12, "order": "c1,c0"}))
+    named = [[NAMES[relation - 1] for relation in CLUSTERS[name]] for name in ("1", "0")]
+    assert [task["labels"] for task in result["tasks"]] == named
+
+
+def test_the_command_line_learns_from_fewer_test_sentences_than_there_are_relations(folder, everlearn):
+    sizes = ["--train-size", 48, "--test-size", 10, "--max-length", 64, "--replay-interval", 24, "--replay-rate", 0.2]
+    code, out, err = everlearn(
+        "run", "--stream", "fewrel", "--data", folder, "--method", "oml-er", "--encoder", "tiny", *sizes, "--json"
+    )
+    assert code == 0, err
+    result = json.loads(out)
+    assert set(result["per_task"]) == {f"c{k}" for k in range(10)}
+    assert result["accuracy"] * 10 == pytest.approx(round(result["accuracy"] * 10))
+
+
+@pytest.mark.parametrize(("method", "noted"), [("seq", True), ("replay", False)])
+def test_fresh_negatives_for_a_method_that_replays_nothing_are_noted(folder, method, noted):
+    config = Config.build({**SMALL, "method": method, "data": folder, "refresh_negatives": True})
+    notes = build_experiment(config, load(folder)).notes
+    assert any("--refresh-negatives changes nothing" in note for note in notes) == noted
+
+
 def test_kmeans_starts_ten_times_from_a_fixed_seed(monkeypatch):
     import sklearn.cluster
 
@@ -452,6 +521,31 @@ def test_kmeans_starts_ten_times_from_a_fixed_seed(monkeypatch):
 def test_clusters_are_numbered_by_their_first_relation():
     vectors = np.repeat(np.random.default_rng(1).permutation(10) * 100.0, 3)[:, None]
     assert cluster(vectors) == {f"c{k}": [3 * k, 3 * k + 1, 3 * k + 2] for k in range(10)}
+
+
+def test_computed_clusters_say_that_their_orders_are_not_the_authors(folder, glove, tmp_path):
+    assert load(folder).notes == ()
+    notes = load(folder, glove=glove).notes
+    assert "GloVe's vectors" in notes[0]
+    assert "--clusters" in notes[0]
+    assert notes[1].startswith(f"{glove} has no vectors for ")
+    by_encoder = load(write_sample(tmp_path / "other", clusters=False), embed=by_place).notes
+    assert len(by_encoder) == 1
+    assert "the encoder's vectors" in by_encoder[0]
+
+
+def test_an_entry_of_glove_may_have_spaces_in_it(folder, glove):
+    """As some of the 840B vectors have."""
+    expected = groups(load(folder, glove=glove))
+    glove.write_text(glove.read_text() + "of name@domain.com 1 2\n")
+    assert groups(load(folder, glove=glove)) == expected
+
+
+def test_clusters_may_have_names(folder, tmp_path):
+    path = tmp_path / "named.json"
+    path.write_text(json.dumps({"people": [1, 2, 3, 4], "2": [5, 6, 7, 8], "places": [9, 10, 11, 12]}))
+    benchmark = load(folder, clusters=path, order="places,c2")
+    assert [task.name for task in benchmark.tasks] == ["places", "c2"]
 
 
 def test_fewer_relations_than_clusters_are_tasks_of_their_own():
@@ -496,6 +590,12 @@ MALFORMED = "is not `relation<TAB>candidates<TAB>sentence`"
         ("-1\t1 2\ta sentence", "relation -1, which relation_name.txt does not name"),
         ("1\t3 4 3\ta sentence", "lists a candidate twice"),
         ("1\t \ta sentence", "or none"),
+        ("1\t2 3\ta sentence\tand more", MALFORMED),
+        ("1_0\t2 3\ta sentence", "something other than numbers of relations"),
+        ("1\t+2 3\ta sentence", "something other than numbers of relations"),
+        ("1\t٣ 4\ta sentence", "something other than numbers of relations"),
+        ("1\t1\ta sentence", "no candidate but its own relation"),
+        ("99\tnoNegativeAnswer\ta sentence", "relation 99, which relation_name.txt does not name"),
     ],
 )
 def test_lines_that_cannot_be_read(with_line, name, line, message):
@@ -519,7 +619,7 @@ def test_a_relation_named_twice(with_line):
     assert "names the relation 'sport' again" in with_line("relation_name.txt", "///sport")
 
 
-@pytest.mark.parametrize("line", ["///", " "])
+@pytest.mark.parametrize("line", ["///", " ", "place of burial"])
 def test_a_relation_without_a_name(with_line, line):
     assert "names no relation" in with_line("relation_name.txt", line)
 
@@ -618,7 +718,9 @@ def changed(**changes):
         (changed(**{"9": 12}), "is not a JSON object of cluster"),
         ("[[1, 2], [3]]", "is not a JSON object of cluster"),
         ("{0: [1]", "is not a JSON object of cluster"),
-        ("", "is not a JSON object of cluster"),
+        ('{"0": [1], "0": [2]}', "a cluster stands in it twice"),
+        ("[" * 100_000, "is not a JSON object of cluster"),
+        ("", "is empty"),
     ],
 )
 @pytest.mark.parametrize("own", [True, False])
@@ -645,9 +747,13 @@ def test_the_authors_orders_go_by_the_clusters_names_not_by_their_places_in_the_
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("other words\nand more\n", "holds no vectors of one length"),
-        ("sport 1 2\nmother 1 2 3\n", "holds no vectors of one length"),
+        ("other words\nand more\n", "has no vector for any word of the relation 'place of birth'"),
+        ("of 1 2\nmother 1 2 3\n", "has no vector for any word of the relation 'mother'"),
         ("mother 1 2\nsport 1 two\n", "line 2 is not a word and a vector"),
+        ("mother 1 2\nsport 1 nan\n", "line 2 is not a word and a vector"),
+        ("mother 1 2\nsport 1 1e400\n", "line 2 is not a word and a vector"),
+        ("mother 1 2\nsport 1\n", "line 2 has fewer than 2 numbers"),
+        ("place\nmother\nchild\n", "has no vector for any word"),
         ("", "is empty"),
     ],
 )
@@ -657,6 +763,13 @@ def test_glove_files_that_cannot_be_used(folder, tmp_path, content, message):
     found = refused(folder, glove=path)
     assert str(path) in found
     assert message in found
+
+
+def test_vectors_that_do_not_tell_the_relations_apart(tmp_path):
+    folder = write_sample(tmp_path / "data", clusters=False)
+    message = refused(folder, embed=lambda texts: np.ones((len(texts), 3)))
+    assert "only 1 different vectors, too few for 10 tasks" in message
+    assert "--clusters" in message
 
 
 def test_a_glove_file_that_does_not_exist(folder, tmp_path):

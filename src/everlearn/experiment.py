@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from everlearn.batches import Sequences
 from everlearn.config import Config
-from everlearn.encoders import Tokenizer, load_encoder
+from everlearn.encoders import EncoderConfig, Tokenizer, load_encoder
 from everlearn.errors import UserError
 from everlearn.evaluation.evaluator import TestSet
 from everlearn.evaluation.history import History
@@ -116,13 +116,17 @@ def _built(config: Config, benchmark: Benchmark) -> Experiment:
 
 
 def benchmark_for(config: Config) -> Benchmark:
-    """The benchmark of a run; where labels have to be grouped by meaning, the run's encoder gives the vectors."""
+    """The benchmark of a run; where labels have to be grouped by meaning, the run's encoder gives the vectors.
+
+    What the groups are is part of the data: no other setting of the run, and no device, has a say in it.
+    """
 
     def embed(texts: Sequence[str]) -> NDArray[np.floating]:
         with _DRAWING:
-            encoder = load_encoder(config.encoder, choose_device(config.run.device))
+            as_it_comes = EncoderConfig(encoder=config.encoder.encoder, precision="fp32")
+            encoder = load_encoder(as_it_comes, torch.device("cpu")).eval()
         with torch.no_grad():
-            vectors: NDArray[np.floating] = encoder(Sequences(encoder.tokenizer(texts))).cpu().numpy()
+            vectors: NDArray[np.floating] = encoder(Sequences(encoder.tokenizer(texts))).numpy()
         return vectors
 
     return load_benchmark(config.stream, embed)
@@ -150,6 +154,8 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
 def _notes(config: Config, stream: Stream, test_sets: list[TestSet], limit: int) -> Iterator[str]:
     method = config.method
     kind = find_method(method.method)
+    if config.memory.refresh_negatives and not (kind.replays and method.replay):
+        yield f"--refresh-negatives changes nothing: {method.method} replays nothing"
     if (kind.replays or kind.generates) and method.replay and stream.length < method.replay_interval:
         yield (
             f"the stream of {stream.length:,} examples ends before the first replay (replay_interval is "

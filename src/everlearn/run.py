@@ -1,5 +1,6 @@
 """The one-pass loop: take the next batch, learn from it, and once in a while evaluate, write a line, save."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from everlearn.methods import Observations
 from everlearn.progress import Screen
 from everlearn.recorder import Recorder
 from everlearn.run_folder import RunFolder
-from everlearn.streams import Benchmark
+from everlearn.streams import Benchmark, Task
 
 
 def run(
@@ -171,13 +172,17 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "precision": resolve_precision(config.encoder.precision, experiment.device),
         **experiment.history.summary(),
         **_signals(config.run.keep_signals, experiment),
-        "tasks": [
-            {"task": task.name, "classes": len({e.label for e in task.train}), "train": len(task.train)}
-            for task in benchmark.tasks
-        ],
+        "tasks": [_task(task, benchmark.labels) for task in benchmark.tasks],
         "ledger": experiment.ledger.as_dict(),
         "notes": [*benchmark.notes, *experiment.notes],
     }
+
+
+def _task(task: Task, names: Sequence[str]) -> dict[str, Any]:
+    """What a task held; where tasks are groups that were computed, nobody could tell later."""
+    labels = sorted({example.label for example in task.train})
+    own = [names[label] for label in labels]
+    return {"task": task.name, "classes": len(labels), "train": len(task.train), "labels": own}
 
 
 def _signals(examples: int, experiment: Experiment) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def _about(method: type[Method]) -> tuple[str, ...]:
 
 
 @app.command()
-@with_settings("stream", "split", only=(StreamConfig,))
+@with_settings("stream", only=(StreamConfig,))
 def describe(
     stream: Annotated[str, typer.Argument(help="the stream (see `everlearn list streams`)")],
     encoder: Annotated[str, typer.Option(help="Groups fewrel's relations where no cluster file does.")] = "minilm",

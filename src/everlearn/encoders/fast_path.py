@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from everlearn.batches import Sequences
+from everlearn.batches import Integers, Sequences
 from everlearn.encoders.flat import Skeleton
 from everlearn.encoders.graphs import ForwardPass, FullPass, Recorder
 from everlearn.encoders.packing import Packed, Shape, pack
@@ -72,8 +72,7 @@ class _Features(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: torch.Tensor) -> Any:
-        # A copy even where it is fp32 already: the next backward pass writes where this one did.
-        gradient = ctx.backward_pass.run(upstream).to(torch.float32, copy=True)
+        gradient = ctx.backward_pass.run(upstream)
         ctx.backward_pass = None
         return None, None, gradient
 
@@ -116,9 +115,11 @@ class _Passes:
             self._record("forward", self._record_forward, shape.rounded(), piece)
             recorded = self._forward_passes.get(shape.rounded())
             if recorded and free:
-                yield recorded.forward(self._packed(piece, shape.rounded()))[: len(piece)]
+                yield recorded.forward(self._pack(piece, shape.rounded()))[: len(piece)]
+            elif weights is None:
+                yield self.twin.features(self._packed(piece, shape))
             else:
-                yield self.twin.features(self._packed(piece, shape), weights)
+                yield self.twin.features_with(self._packed(piece, shape), weights)
 
     def forward_for_backward(self, learned: torch.Tensor, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
         """Features, and what turns their gradient into that of the weights."""
@@ -127,14 +128,19 @@ class _Passes:
         recorded = self._full_passes.get(shape.rounded())
         if recorded and self._pending() is None:
             self.twin.take_over(learned)
-            features = recorded.forward(self._packed(sequences, shape.rounded()))[: len(sequences)]
+            features = recorded.forward(self._pack(sequences, shape.rounded()))[: len(sequences)]
             backward = _BackwardPass(recorded.backward)
             self._pending = weakref.ref(backward)
             return features, backward
-        weights = learned.detach().to(self.twin.learned.dtype, copy=True).requires_grad_()
-        with torch.enable_grad():
-            features = self.twin.features(self._packed(sequences, shape), weights)
-        return features.detach(), _BackwardPass(lambda upstream: torch.autograd.grad(features, weights, upstream)[0])
+        weights = learned.detach().to(self.twin.learned.dtype, copy=True)
+        gradient = torch.zeros_like(weights, dtype=torch.float32)
+        plain = self.twin.pass_with_gradient(self._packed(sequences, shape), weights, gradient)
+
+        def run(upstream: torch.Tensor) -> torch.Tensor:
+            plain.backward(upstream)
+            return gradient
+
+        return plain.features, _BackwardPass(run)
 
     def _record(
         self, kind: str, record: Callable[[Recorder, Packed], None], shape: Shape, sequences: Sequences
@@ -156,11 +162,14 @@ class _Passes:
     def _record_full(self, recorder: Recorder, example: Packed) -> None:
         # All backward passes leave their gradient in the same place.
         if self._gradient is None:
-            self._gradient = torch.empty_like(self.twin.learned)
+            self._gradient = torch.zeros_like(self.twin.learned, dtype=torch.float32)
         self._full_passes[example.shape] = FullPass(self.twin, example, recorder, self._gradient)
 
+    def _pack(self, sequences: Sequences, shape: Shape) -> Integers:
+        return pack(sequences, shape, self._first_position)
+
     def _packed(self, sequences: Sequences, shape: Shape) -> Packed:
-        return Packed(shape, on_device(pack(sequences, shape, self._first_position), self._device))
+        return Packed(shape, on_device(self._pack(sequences, shape), self._device))
 
 
 def _pieces(sequences: Sequences) -> Iterator[Sequences]:

@@ -4,45 +4,50 @@ from collections.abc import Callable
 
 import torch
 
+from everlearn.batches import Integers
 from everlearn.encoders.packing import Packed
 from everlearn.encoders.twin import Twin
+from everlearn.transfer import put, recording_queue
 
 
 class Recorder:
-    """Records on a stream of its own; all recordings share the memory they work in."""
+    """Records passes; all recordings share the memory they work in."""
 
     def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._stream = recording_queue()
         self._pool = torch.cuda.graph_pool_handle()
 
-    def record(self, work: Callable[[], torch.Tensor]) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-        """A graph of what the work does, and the tensor in which each replay leaves its result."""
+    def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """A graph of what the work does; each replay leaves its results where they were left the first time."""
         graph = torch.cuda.CUDAGraph()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             # Other threads may go on using the device meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                result = work()
+                work()
             finally:
                 graph.capture_end()
         torch.cuda.current_stream().wait_stream(self._stream)
-        return graph, result
+        return graph
 
 
 class ForwardPass:
-    """The forward pass over one shape."""
+    """The forward pass over one shape, without gradients."""
 
-    def __init__(self, twin: Twin, example: Packed, recorder: Recorder, weights: torch.Tensor | None = None) -> None:
+    def __init__(self, twin: Twin, example: Packed, recorder: Recorder) -> None:
         self._inputs = example
-        with torch.set_grad_enabled(weights is not None):
-            self._forward, self._features = recorder.record(lambda: twin.features(example, weights))
+        self._forward = recorder.record(lambda: self._compute(twin))
 
-    def forward(self, packed: Packed) -> torch.Tensor:
+    def _compute(self, twin: Twin) -> None:
+        with torch.no_grad():
+            self._features = twin.features(self._inputs)
+
+    def forward(self, packed: Integers) -> torch.Tensor:
         """Features of other sequences of the same shape."""
-        self._inputs.buffer.copy_(packed.buffer)
+        put(packed, self._inputs.buffer)
         self._forward.replay()
-        return self._features.detach().clone()
+        return self._features.clone()
 
 
 class FullPass(ForwardPass):
@@ -50,17 +55,18 @@ class FullPass(ForwardPass):
 
     def __init__(self, twin: Twin, example: Packed, recorder: Recorder, gradient: torch.Tensor) -> None:
         """The backward pass leaves the gradient of the weights in `gradient`."""
-        weights = twin.differentiable_weights()
-        super().__init__(twin, example, recorder, weights)
+        self._gradient = gradient
+        super().__init__(twin, example, recorder)
         self._upstream = torch.zeros_like(self._features)
-        features, upstream = self._features, self._upstream
-        self._backward, self._gradient = recorder.record(
-            lambda: gradient.copy_(torch.autograd.grad(features, weights, upstream)[0])
-        )
+        self._backward = recorder.record(lambda: self._pass.backward(self._upstream))
+
+    def _compute(self, twin: Twin) -> None:
+        self._pass = twin.pass_with_gradient(self._inputs, twin.learned, self._gradient)
+        self._features = self._pass.features
 
     def backward(self, upstream: torch.Tensor) -> torch.Tensor:
         """The gradient of the weights."""
         self._upstream[: len(upstream)] = upstream
         self._upstream[len(upstream) :] = 0
         self._backward.replay()
-        return self._gradient
+        return self._gradient.clone()  # the next backward pass writes to the same place

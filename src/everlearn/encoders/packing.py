@@ -87,7 +87,8 @@ def packed_attention(
     if query.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
-        q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+        # Views whose gradients are views again: an index would be copied back into zeros.
+        q, k, v = (states.transpose(1, 2).squeeze(0) for states in (query, key, value))
         bounds, longest = cu_seq_lens_q, max_length_q
         attended = varlen_attn(q, k, v, bounds, bounds, longest, longest, scale=scaling)
         assert isinstance(attended, torch.Tensor)

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 from torch.func import functional_call
 
 from everlearn.encoders.flat import Skeleton, put_weights
+from everlearn.encoders.in_place import GradientsInPlace
 from everlearn.encoders.packing import ATTENTION, Packed, packed_attention
 
 
@@ -27,15 +29,15 @@ class PackedEncoder(nn.Module):
 
     def forward(self, packed: Packed) -> torch.Tensor:
         """One fp32 feature vector for each sequence."""
-        types = {"token_type_ids": packed.types.long()} if self._takes_types else {}
+        types = {"token_type_ids": packed.types} if self._takes_types else {}
         output = self.model(
-            input_ids=packed.ids.long(),
-            position_ids=packed.positions.long(),
+            input_ids=packed.ids,
+            position_ids=packed.positions,
             cu_seq_lens_q=packed.bounds,
             max_length_q=packed.shape.longest,
             **types,
         )
-        states, bounds = output.last_hidden_state[0], packed.bounds.long()
+        states, bounds = output.last_hidden_state.squeeze(0), packed.bounds.long()
         if self._pooling == "mean":
             sums = torch.segment_reduce(states.float(), "sum", offsets=bounds, unsafe=True)
             return sums / bounds.diff().clamp(min=1).unsqueeze(1)
@@ -60,13 +62,34 @@ class Twin:
         """Compute with these weights from now on."""
         self.learned.copy_(learned)
 
-    def features(self, packed: Packed, learned: torch.Tensor | None = None) -> torch.Tensor:
-        """One fp32 feature vector for each sequence, differentiable in `learned` where it is given."""
-        named = self._skeleton.named_weights(learned, self._kept) if learned is not None else {}
-        weights = {f"model.{name}": weight for name, weight in named.items()}
-        features: torch.Tensor = functional_call(self._encoder, weights, (packed,))
+    def features(self, packed: Packed, weights: Mapping[str, torch.Tensor] | None = None) -> torch.Tensor:
+        """One fp32 feature vector for each sequence, with `weights` in place of its own."""
+        named = {f"model.{name}": weight for name, weight in (weights or {}).items()}
+        features: torch.Tensor = functional_call(self._encoder, named, (packed,))
         return features
 
-    def differentiable_weights(self) -> torch.Tensor:
-        """The weights that learn, in the same place, as the start of a graph of their own."""
-        return self.learned.detach().requires_grad_()
+    def features_with(self, packed: Packed, learned: torch.Tensor) -> torch.Tensor:
+        """The same with other weights in place of those that learn."""
+        return self.features(packed, self._skeleton.learned.views(learned))
+
+    def pass_with_gradient(self, packed: Packed, learned: torch.Tensor, gradient: torch.Tensor) -> "PassWithGradient":
+        """A pass with these weights that can be gone back through; their gradient will be in `gradient`."""
+        layout = self._skeleton.learned
+        weights = {name: weight.detach().requires_grad_() for name, weight in layout.views(learned).items()}
+        return PassWithGradient(self, packed, weights, layout.views(gradient))
+
+
+class PassWithGradient:
+    """The features of packed sequences, and the way back to the weights."""
+
+    def __init__(
+        self, twin: Twin, packed: Packed, weights: Mapping[str, torch.Tensor], places: Mapping[str, torch.Tensor]
+    ) -> None:
+        self._gradients = GradientsInPlace(weights, places)
+        with torch.enable_grad(), self._gradients:
+            self._features = twin.features(packed, weights)
+        self.features = self._features.detach()
+
+    def backward(self, upstream: torch.Tensor) -> None:
+        """Write the gradient of the weights where it belongs."""
+        self._gradients.finish(self._features, upstream)

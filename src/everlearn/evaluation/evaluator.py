@@ -40,6 +40,13 @@ class Score:
 
     right: int
     tested: int
+    there: int | None = None
+    """How many examples the task has, where only a sample of them was tested."""
+
+    @property
+    def weight(self) -> int:
+        """What the task counts in an average over all examples, also where a sample stands for it."""
+        return self.there or self.tested
 
     @property
     def accuracy(self) -> float:
@@ -58,11 +65,13 @@ def evaluate(method: Method, test_sets: Sequence[TestSet], meter: Meter, sample:
     """
     right: Counter[str] = Counter()
     tested: Counter[str] = Counter()
+    there: Counter[str] = Counter()
     with meter.timed():
         for test_set in test_sets:
             chosen = test_set.sampled(sample) if sample else test_set
+            there.update(test_set.tasks)
             hits = method.predictor().predict(chosen.batch) == chosen.batch.labels
             for task, hit in zip(chosen.tasks, hits.tolist(), strict=True):
                 right[task] += hit
                 tested[task] += 1
-    return {task: Score(right[task], tested[task]) for task in tested}
+    return {task: Score(right[task], tested[task], there[task] if sample else None) for task in tested}

@@ -80,7 +80,7 @@ class History:
         per_task = {task: score.accuracy for task, score in scores.items()}
         if self._joint:
             counted = [score for task, score in scores.items() if task in averaged]
-            accuracy = sum(score.right for score in counted) / sum(score.tested for score in counted)
+            accuracy = sum(s.right * s.weight / s.tested for s in counted) / sum(s.weight for s in counted)
         else:
             accuracy = metrics.seen_average(per_task, averaged)
         return {"accuracy": accuracy, "per_task": per_task}

@@ -57,6 +57,8 @@ class TaskSizeDict(TypedDict):
     task: str
     classes: int
     train: int
+    labels: NotRequired[list[str]]
+    """The names of its classes."""
 
 
 class ResultDict(TypedDict):

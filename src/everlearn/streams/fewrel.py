@@ -5,7 +5,7 @@ sentences and candidates and is told nothing about tasks.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from everlearn.examples import Example
 from everlearn.streams import orders
 from everlearn.streams.base import Benchmark, Embed, StreamConfig, Task
 from everlearn.streams.fewrel_files import TEST, TRAINING, find_files, read_relations, read_sentences
-from everlearn.streams.relation_clusters import find_clusters
+from everlearn.streams.relation_clusters import Clusters, find_clusters
 from everlearn.streams.sampling import check_sizes, data_generator
 
 DESCRIPTION = "Lifelong FewRel: choose a sentence's relation among candidates; 80 relations in 10 tasks, five orders"
@@ -22,7 +22,8 @@ DESCRIPTION = "Lifelong FewRel: choose a sentence's relation among candidates; 8
 VALIDATION_SIZE = 4800
 """Training sentences held out while settings are chosen; the paper then trains on all of them."""
 
-# The five orders of the authors' code at seed 42: entry k is the position of cluster k in the stream.
+# The five orders of the authors' code at seed 42, by its own numbers of the clusters: entry k is the position of
+# cluster k in the stream.
 ORDERS = {
     "1": (7, 3, 2, 8, 5, 6, 9, 4, 0, 1),
     "2": (3, 5, 2, 4, 1, 8, 7, 0, 6, 9),
@@ -36,29 +37,30 @@ def load(config: StreamConfig, embed: Embed) -> Benchmark:
     """The benchmark, its tasks in the order asked for. Sizes are for all tasks together, as in the paper."""
     check_sizes(config)
     folder = _folder(config)
+    find_files(folder)
     relations = read_relations(folder)
-    clusters = find_clusters(config, folder, relations, embed)
+    clusters, cluster_notes = find_clusters(config, folder, relations, embed)
     names = orders.choose(config.order, _orders(list(clusters)), list(clusters))
-    wanted = {relation for name in names for relation in clusters[name]}
     train, train_notes = read_sentences(folder, TRAINING, len(relations), gold_among_candidates=False)
     test, test_notes = read_sentences(folder, TEST, len(relations), gold_among_candidates=True)
-    train = [example for example in train if example.label in wanted]
+    owners = {relation: name for name in names for relation in clusters[name]}
+    train = [example for example in train if example.label in owners]
     validation: list[Example] = []
     if config.split == "validation":
         held_out = VALIDATION_SIZE if config.val_size is None else config.val_size
-        validation, train = _divide(train, held_out, "validation")
+        validation, train = _divide(train, held_out, owners, "validation", "--val-size")
     if config.train_size is not None:
-        train, _ = _divide(train, config.train_size, "training")
-    test = [example for example in test if example.label in wanted]
+        train, _ = _divide(train, config.train_size, owners, "training", "--train-size")
+    test = [example for example in test if example.label in owners]
     if config.test_size is not None:
-        test, _ = _divide(test, config.test_size, "test")
+        test, _ = _divide(test, config.test_size, owners, "test", "--test-size")
     return Benchmark(
         name="fewrel",
         labels=tuple(relations),
-        tasks=_tasks({name: clusters[name] for name in names}, train, validation, test),
+        tasks=_tasks({name: clusters[name] for name in names}, owners, train, validation, test),
         problem="ranking",
         joint_test=True,
-        notes=(*train_notes, *test_notes),
+        notes=(*cluster_notes, *train_notes, *test_notes),
     )
 
 
@@ -87,17 +89,17 @@ def _orders(names: list[str]) -> dict[str, list[str]]:
 
 
 def _tasks(
-    clusters: dict[str, list[int]],
+    clusters: Clusters,
+    owners: Mapping[int, str],
     train: Sequence[Example],
     validation: Sequence[Example],
     test: Sequence[Example],
 ) -> tuple[Task, ...]:
-    owner = {relation: name for name, relations in clusters.items() for relation in relations}
     parts: list[dict[str, list[Example]]] = []
     for examples in (train, validation, test):
         by_task: dict[str, list[Example]] = defaultdict(list)
         for example in examples:
-            by_task[owner[example.label]].append(example)
+            by_task[owners[example.label]].append(example)
         parts.append(by_task)
     tasks: list[Task] = []
     seen: set[int] = set()
@@ -105,7 +107,10 @@ def _tasks(
         seen.update(relations)
         trained, validated, tested = (part[name] for part in parts)
         if not trained:
-            raise UserError(f"no training sentence is left for the task '{name}': raise --train-size, or leave it out.")
+            raise UserError(
+                f"no training sentence is left for the task '{name}': leave it out of --order, or hold out fewer "
+                "with --val-size."
+            )
         narrowed = [keep_seen_candidates(example, seen) for example in trained]
         tasks.append(Task(name, narrowed, validated, tested, pool=trained))
     return tuple(tasks)
@@ -124,19 +129,25 @@ def keep_seen_candidates(example: Example, seen: set[int]) -> Example:
     return replace(example, candidates=(example.label, *kept))
 
 
-def _divide(examples: list[Example], size: int, name: str) -> tuple[list[Example], list[Example]]:
+def _divide(
+    examples: list[Example], size: int, owners: Mapping[int, str], name: str, option: str
+) -> tuple[list[Example], list[Example]]:
     """`size` examples drawn with the data's own seed, and the rest, both in the order of the file.
 
-    Every relation gets one first, as long as there is room, so that small tasks do not vanish from small samples.
+    Every task gets one first, then every relation as long as there is room, so that none vanishes from small samples.
     """
     if size > len(examples):
         raise UserError(
-            f"fewrel has {len(examples)} sentences to draw {name} sentences from, not {size}: ask for fewer."
+            f"fewrel has {len(examples)} sentences to draw {name} sentences from, not {size}: lower {option}."
         )
     order = data_generator(f"fewrel/{name}").permutation(len(examples)).tolist()
-    firsts: dict[int, int] = {}
-    for i in order:
-        firsts.setdefault(examples[i].label, i)
-    drawn = set(list(dict.fromkeys([*firsts.values(), *order]))[:size])
-    taken = [example for i, example in enumerate(examples) if i in drawn]
-    return taken, [example for i, example in enumerate(examples) if i not in drawn]
+    of_tasks: dict[str, int] = {}
+    of_relations: dict[int, int] = {}
+    for place in order:
+        of_tasks.setdefault(owners[examples[place].label], place)
+        of_relations.setdefault(examples[place].label, place)
+    if size < len(of_tasks):
+        raise UserError(f"{size} {name} sentences are too few for {len(of_tasks)} tasks: raise {option} to as many.")
+    drawn = set(list(dict.fromkeys([*of_tasks.values(), *of_relations.values(), *order]))[:size])
+    taken = [example for place, example in enumerate(examples) if place in drawn]
+    return taken, [example for place, example in enumerate(examples) if place not in drawn]

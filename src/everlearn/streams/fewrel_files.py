@@ -1,5 +1,6 @@
 """The files of Lifelong FewRel: names of relations, and sentences with their relation and candidates."""
 
+import re
 from pathlib import Path
 
 from everlearn.errors import UserError
@@ -14,19 +15,18 @@ NO_CANDIDATES = "noNegativeAnswer"
 
 def find_files(folder: Path) -> None:
     """Refuse a folder that lacks one of the files, without reading any."""
-    if not (folder / RELATIONS).is_file():
-        raise UserError(f"there is no {RELATIONS} in {folder}: pass the folder of Lifelong FewRel.")
-    for name in (TRAINING, TEST):
+    for name in (RELATIONS, TRAINING, TEST):
         _find(folder, name)
 
 
 def read_relations(folder: Path) -> list[str]:
     """The names of the relations; line n names relation n."""
-    path = folder / RELATIONS
+    path = _find(folder, RELATIONS)
     names: list[str] = []
     for number, line in enumerate(tables.lines(path), start=1):
-        name = line.rpartition("///")[2].strip()
-        if not name:
+        _, mark, name = line.rpartition("///")
+        name = name.strip()
+        if not mark or not name:
             raise UserError(f"{path} line {number} names no relation: a line reads ///name.")
         if name in names:
             raise UserError(f"{path} line {number} names the relation '{name}' again: each name may stand only once.")
@@ -49,20 +49,23 @@ def read_sentences(
     skipped = tables.Skipped(path.name, "without candidates")
     for number, line in enumerate(tables.lines(path), start=1):
         columns = line.rstrip("\r\n").split("\t")
-        if len(columns) not in (3, 4) or not columns[2].strip():
+        if len(columns) < 3 or not columns[2].strip() or "".join(columns[3:]).strip():
             raise UserError(f"{path} line {number} is not `relation<TAB>candidates<TAB>sentence`: mend or remove it.")
+        where = f"{path} line {number}"
+        own = _ids(columns[0], relations, where)
+        if len(own) != 1:
+            raise UserError(f"{where} has {len(own)} relations in front: give it one.")
         if columns[1].strip() == NO_CANDIDATES:
             skipped.add(number)
             continue
-        own, candidates = (_ids(column, relations, f"{path} line {number}") for column in columns[:2])
-        if len(own) != 1:
-            raise UserError(f"{path} line {number} has {len(own)} relations in front: give it one.")
-        gold = own[0]
+        gold, candidates = own[0], _ids(columns[1], relations, where)
         if len(set(candidates)) < len(candidates) or not candidates:
-            raise UserError(f"{path} line {number} lists a candidate twice, or none: mend or remove it.")
+            raise UserError(f"{where} lists a candidate twice, or none: mend or remove it.")
+        if candidates == [gold]:
+            raise UserError(f"{where} has no candidate but its own relation: mend or remove it.")
         if (gold in candidates) != gold_among_candidates:
-            where = "misses its own relation among" if gold_among_candidates else "has its own relation among"
-            raise UserError(f"{path} line {number} {where} the candidates: mend or remove it.")
+            fault = "misses its own relation among" if gold_among_candidates else "has its own relation among"
+            raise UserError(f"{where} {fault} the candidates: mend or remove it.")
         ordered = tuple(candidates) if gold_among_candidates else (gold, *candidates)
         examples.append(Example(columns[2].strip(), gold, ordered))
     if not examples:
@@ -72,10 +75,10 @@ def read_sentences(
 
 def _ids(text: str, relations: int, where: str) -> list[int]:
     """Numbers of relations, counted from 0 as labels are."""
-    try:
-        numbers = [int(number) for number in text.split()]
-    except ValueError as error:
-        raise UserError(f"{where} has something other than numbers of relations: '{text}'.") from error
+    words = text.split()
+    if not all(re.fullmatch("-?[0-9]+", word) for word in words):
+        raise UserError(f"{where} has something other than numbers of relations: '{text}'.")
+    numbers = [int(word) for word in words]
     for number in numbers:
         if not 1 <= number <= relations:
             raise UserError(
@@ -85,7 +88,7 @@ def _ids(text: str, relations: int, where: str) -> list[int]:
 
 
 def _find(folder: Path, name: str) -> Path:
-    for ending in ("", *tables.COMPRESSIONS):
-        if (folder / f"{name}{ending}").is_file():
-            return folder / f"{name}{ending}"
-    raise UserError(f"there is no {name} in {folder}, plain or compressed: pass the folder of Lifelong FewRel.")
+    path = tables.plain_or_compressed(folder, name)
+    if path is None:
+        raise UserError(f"there is no {name} in {folder}, plain or compressed: pass the folder of Lifelong FewRel.")
+    return path

@@ -2,7 +2,9 @@
 
 import json
 import operator
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,27 +17,44 @@ from everlearn.streams.sampling import DATA_SEED
 CLUSTER_FILE = "clusters.json"
 CLUSTERS = 10
 
+Clusters = dict[str, list[int]]
+"""The relations of each task, counted from 0, by the task's name."""
 
-def find_clusters(config: StreamConfig, folder: Path, relations: list[str], embed: Embed) -> dict[str, list[int]]:
-    """The relations of each task, by task name.
+
+def find_clusters(config: StreamConfig, folder: Path, relations: list[str], embed: Embed) -> tuple[Clusters, list[str]]:
+    """The relations of each task, and notes about where they come from.
 
     A cluster file wins; without one named, the data folder's own; else K-means over the mean GloVe vectors of the
     names' words, where a GloVe file is given, or over the encoder's vectors of the names.
     """
     path = config.clusters
-    if path is None and config.glove is None and (folder / CLUSTER_FILE).is_file():
-        path = folder / CLUSTER_FILE
+    if path is None and config.glove is None:
+        path = tables.plain_or_compressed(folder, CLUSTER_FILE)
     if path is not None:
-        return _read(path, len(relations))
-    vectors = _glove_vectors(config.glove, relations) if config.glove else np.asarray(embed(relations))
-    return cluster(vectors)
+        return _read(path, len(relations)), []
+    if config.glove:
+        vectors, notes = _glove_vectors(config.glove, relations)
+        source = "GloVe's"
+    else:
+        vectors, notes = np.asarray(embed(relations)), []
+        source = "the encoder's"
+    numbers_differ = (
+        f"tasks are groups of relations found with {source} vectors of their names, numbered by their first relation: "
+        "orders 1 to 5 are the authors' only with the authors' clusters (--clusters)"
+    )
+    return cluster(vectors), [numbers_differ, *notes]
 
 
-def cluster(vectors: NDArray[np.floating]) -> dict[str, list[int]]:
+def cluster(vectors: NDArray[np.floating]) -> Clusters:
     """K-means, the clusters numbered by their first relation so that they do not depend on the algorithm's order."""
     from sklearn.cluster import KMeans  # slow to import, and rarely needed
 
     count = min(CLUSTERS, len(vectors))
+    if (different := len(np.unique(vectors, axis=0))) < count:
+        raise UserError(
+            f"the relations' names have only {different} different vectors, too few for {count} tasks: "
+            "pass a cluster file with --clusters, or other vectors."
+        )
     assigned = KMeans(n_clusters=count, n_init=10, random_state=DATA_SEED).fit(vectors).labels_
     groups: dict[int, list[int]] = {}
     for relation, group in enumerate(assigned.tolist()):
@@ -43,14 +62,17 @@ def cluster(vectors: NDArray[np.floating]) -> dict[str, list[int]]:
     return {f"c{number}": members for number, members in enumerate(groups.values())}
 
 
-def _read(path: Path, relations: int) -> dict[str, list[int]]:
+def _read(path: Path, relations: int) -> Clusters:
     """A JSON object of cluster → numbers of relations, counted from 1; every relation in exactly one cluster."""
+    if not path.exists():
+        raise UserError(f"there is no cluster file {path}: check the path given with --clusters.")
+    text = "".join(tables.lines(path))
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        clusters = {f"c{name}": [operator.index(n) - 1 for n in content[name]] for name in sorted(content, key=_number)}
-    except FileNotFoundError as error:
-        raise UserError(f"there is no cluster file {path}: check the path given with --clusters.") from error
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        content = json.loads(text, object_pairs_hook=_each_once)
+        clusters = {
+            _task(name): [operator.index(n) - 1 for n in content[name]] for name in sorted(content, key=_number)
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is not a JSON object of cluster → list of relation numbers: {error}.") from error
     members = [relation for cluster in clusters.values() for relation in cluster]
     for relation in members:
@@ -66,24 +88,54 @@ def _read(path: Path, relations: int) -> dict[str, list[int]]:
     return clusters
 
 
+def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which no cluster may silently take another's place."""
+    content = dict(members)
+    if len(content) < len(members):
+        raise ValueError("a cluster stands in it twice")
+    return content
+
+
+def _task(name: str) -> str:
+    return f"c{name}" if name.isdecimal() else name
+
+
 def _number(name: str) -> tuple[bool, int, str]:
     """Sorts numbered clusters by their number: the authors' orders go by it, wherever they stand in the file."""
     return (False, int(name), "") if name.isdecimal() else (True, 0, name)
 
 
-def _glove_vectors(path: Path, relations: list[str]) -> NDArray[np.floating]:
-    """The mean vector of each name's words, from a text file of `word number number …` lines."""
-    words = {word for name in relations for word in name.lower().split()}
+def _glove_vectors(path: Path, relations: list[str]) -> tuple[NDArray[np.floating], list[str]]:
+    """The mean vector of each name's words, from a text file of `word number number …` lines, and what it lacks.
+
+    A word that has no vector counts as zero, as in the authors' code.
+    """
+    names = [name.lower().split() for name in relations]
+    wanted = {word for words in names for word in words}
     vectors: dict[str, NDArray[np.floating]] = {}
+    width = 0
     for number, line in enumerate(tables.lines(path), start=1):
-        word, _, rest = line.rstrip().partition(" ")
-        if word in words:
-            try:
-                vectors[word] = np.array(rest.split(), dtype=np.float64)
-            except ValueError as error:
-                raise UserError(f"{path} line {number} is not a word and a vector: pass a GloVe text file.") from error
-    widths = {len(vector) for vector in vectors.values()}
-    if len(widths) != 1:
-        raise UserError(f"{path} holds no vectors of one length for the relations' words: pass a GloVe text file.")
-    zero = np.zeros(widths.pop())
-    return np.stack([np.mean([vectors.get(w, zero) for w in name.lower().split()], axis=0) for name in relations])
+        fields = line.rstrip("\r\n ").split(" ")
+        width = width or len(fields) - 1
+        if len(fields) <= width and fields[0] in wanted:
+            raise UserError(f"{path} line {number} has fewer than {width} numbers: pass a whole GloVe text file.")
+        word = " ".join(fields[:-width]) if width else ""  # some entries have a space in them
+        if word in wanted:
+            vectors[word] = _vector(fields[-width:], f"{path} line {number}")
+    for name, words in zip(relations, names, strict=True):
+        if not vectors.keys() & set(words):
+            raise UserError(f"{path} has no vector for any word of the relation '{name}': pass a GloVe text file.")
+    zero = np.zeros(width)
+    lacking = sorted(wanted - vectors.keys())
+    notes = [f"{path} has no vectors for {len(lacking)} words, such as '{lacking[0]}'"] if lacking else []
+    return np.stack([np.mean([vectors.get(word, zero) for word in words], axis=0) for words in names]), notes
+
+
+def _vector(numbers: Sequence[str], where: str) -> NDArray[np.floating]:
+    try:
+        vector = np.array(numbers, dtype=np.float64)
+    except ValueError:
+        vector = np.array([np.nan])
+    if not np.isfinite(vector).all():
+        raise UserError(f"{where} is not a word and a vector of numbers: pass a GloVe text file.")
+    return vector

@@ -138,6 +138,12 @@ def lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path} is empty: give a file with rows in it.")
 
 
+def plain_or_compressed(folder: Path, name: str) -> Path | None:
+    """A file of this name in the folder, as it is or with a suffix that says how it is compressed, if there is one."""
+    paths = (folder / f"{name}{ending}" for ending in ("", *COMPRESSIONS))
+    return next((path for path in paths if path.is_file()), None)
+
+
 def stem(path: Path) -> str:
     """The name of a file without the suffixes that say how it is written.
 
