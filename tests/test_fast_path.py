@@ -1,6 +1,7 @@
 """The fast path against the plain one: the same features, the same gradients, whatever weights are in place."""
 
 import copy
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,13 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional
 
+from everlearn import transfer
 from everlearn.batches import Ragged, Sequences
-from everlearn.encoders import POOLINGS, Encoder, fast_path
+from everlearn.encoders import POOLINGS, Encoder, fast_path, in_place
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.in_place import GradientsInPlace
 from everlearn.encoders.packing import Shape, pack
+from everlearn.encoders.trial import working_fast_path
 from everlearn.methods.low_rank import AdaptedNetwork
 from everlearn.transfer import own_queue
 from support import tiny_encoder
@@ -304,5 +307,142 @@ def test_gradients_are_autograd_s_however_weights_are_used(seed: int):
         output = compute()
     gradients.finish(output, torch.ones_like(output))
     for name, gradient in zip(weights, expected, strict=True):
-        # Whoever provides the places fills those that nothing reaches.
-        torch.testing.assert_close(places[name], torch.full_like(unused, 7.0) if gradient is None else gradient)
+        torch.testing.assert_close(places[name], torch.zeros_like(unused) if gradient is None else gradient)
+
+
+def in_place_and_by_autograd(compute, weights):
+    """The gradients of what `compute` makes of the weights, both ways."""
+    expected = torch.autograd.grad(compute(), list(weights.values()))
+    places = {name: torch.full_like(value, 7.0) for name, value in weights.items()}
+    gradients = GradientsInPlace(weights, places)
+    with gradients:
+        output = compute()
+    gradients.finish(output, torch.ones_like(output))
+    return list(places.values()), list(expected)
+
+
+def of_a_product(x, weight, bias):
+    y = functional.linear(x, weight, bias)
+    y *= 2
+    return y.square().sum()
+
+
+def of_what_was_cut(x, weight, bias):
+    heads = functional.linear(x, weight, bias).view(1, 5, 3, 1).transpose(1, 2)
+    heads.clamp_(-1, 1)
+    return heads.square().sum()
+
+
+def of_an_activation(x, weight, bias):
+    return functional.relu(functional.linear(x, weight, bias), inplace=True).square().sum()
+
+
+@pytest.mark.parametrize("function", [of_a_product, of_what_was_cut, of_an_activation])
+def test_a_layers_output_may_be_changed(function):
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 4)
+    weights = {"weight": torch.randn(3, 4, requires_grad=True), "bias": torch.randn(3, requires_grad=True)}
+    found, expected = in_place_and_by_autograd(lambda: function(x, **weights), weights)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("padding", [None, 3, -2, 0])
+def test_the_row_of_the_padding_never_learns(padding):
+    torch.manual_seed(0)
+    ids, table = torch.tensor([[0, 3, 3, 4]]), torch.randn(5, 2, requires_grad=True)
+
+    def compute():
+        looked_up = functional.embedding(ids, table, padding)
+        looked_up += 1  # nor is what was looked up a view that nobody may change
+        return looked_up.square().sum()
+
+    found, expected = in_place_and_by_autograd(compute, {"table": table})
+    torch.testing.assert_close(found, expected)
+
+
+def test_large_sums_are_taken_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(in_place, "SUMMED_LATER", 10)
+    weights = {"weight": torch.randn(3, 4, requires_grad=True), "bias": torch.randn(3, requires_grad=True)}
+    x = torch.randn(5, 4)
+    found, expected = in_place_and_by_autograd(lambda: functional.linear(x, **weights).square().sum(), weights)
+    torch.testing.assert_close(found, expected)
+
+
+def test_every_layer_and_embedding_of_an_encoder_writes_in_place(monkeypatch: pytest.MonkeyPatch):
+    """Else all tests would pass, only more slowly."""
+    written = []
+    place = GradientsInPlace.place
+    monkeypatch.setattr(GradientsInPlace, "place", lambda self, name: (written.append(name), place(self, name))[1])
+    encoder = tiny_encoder()
+    encoder.fast_path = FastPath(encoder.pooling, 0, torch.float32)
+    encoder(sequences(LENGTHS)).sum().backward()
+    assert sorted(written) == sorted(name for name in encoder.named_weights() if "LayerNorm" not in name)
+
+
+# The trial
+
+
+def test_an_encoder_that_can_goes_the_fast_way():
+    encoder = tiny_encoder()
+    path = working_fast_path(encoder, 0)
+    assert isinstance(path, FastPath)
+    assert path.recordings == 0
+
+
+@pytest.mark.parametrize("fault", ["raises", "wrong bias", "wrong product", "nan"])
+def test_a_backward_pass_that_fails_or_errs_is_found_out(fault, monkeypatch: pytest.MonkeyPatch, caplog):
+    def write(a, b, place):
+        if fault == "raises":
+            raise TypeError("mm() got an unexpected keyword argument 'out_dtype'")
+        place.copy_(a @ b * (1.0 if fault == "wrong bias" else -1.0 if fault == "wrong product" else torch.nan))
+
+    monkeypatch.setattr(in_place, "_write_product", write)
+    if fault == "wrong bias":
+        monkeypatch.setattr(GradientsInPlace, "add_bias", lambda self, name, rows: self.place(name).fill_(1.0))
+    assert working_fast_path(tiny_encoder(), 0) is None
+    assert "this encoder takes the plain, slower path" in caplog.text
+    assert "out_dtype" in caplog.text if fault == "raises" else "gradients of " in caplog.text
+
+
+def test_an_encoder_that_attends_its_own_way_is_found_out(monkeypatch: pytest.MonkeyPatch, caplog):
+    encoder = tiny_encoder()
+    monkeypatch.setattr(type(encoder.skeleton.model), "set_attn_implementation", lambda self, name: None)
+    assert working_fast_path(encoder, 0) is None
+    assert "its attention cannot be exchanged" in caplog.text
+
+
+# Recordings
+
+
+def test_queues_to_record_in_are_nobody_elses_until_they_are_let_go(monkeypatch: pytest.MonkeyPatch):
+    made = []
+    monkeypatch.setattr(torch.cuda, "Stream", lambda priority: made.append(priority) or f"queue {len(made)}")
+    monkeypatch.setattr(transfer, "_idle_queues", [])
+    monkeypatch.setattr(transfer, "_queues_made", 0)
+    queues = [transfer.RecordingQueue() for _ in range(transfer.MOST_RECORDING_QUEUES)]
+    assert len({queue.stream for queue in queues}) == len(made) == transfer.MOST_RECORDING_QUEUES
+    with pytest.raises(RuntimeError, match="encoders record already"):
+        transfer.RecordingQueue()
+    let_go = queues.pop(5).stream
+    assert transfer.RecordingQueue().stream == let_go
+
+
+@pytest.mark.skipif(not CUDA, reason="needs a GPU")
+def test_an_encoder_goes_on_as_recorded_when_another_is_gone():
+    encoders = [tiny_encoder().to("cuda") for _ in range(3)]
+    plain, one, other = encoders
+    for fast in (one, other):
+        fast.fast_path = FastPath(fast.pooling, 0, torch.bfloat16)
+    given = sequences(LENGTHS)
+    for _ in range(3):
+        for used in (one, other):
+            used(given).sum().backward()
+    del one, used, encoders
+    gc.collect()
+    torch.cuda.empty_cache()
+    filler = torch.full((2**28,), torch.nan, device="cuda")
+    plain.weights.grad = other.weights.grad = None
+    for used in (plain, other):
+        used(given).square().sum().backward()
+    assert filler.isnan().all()
+    assert float(torch.cosine_similarity(plain.weights.grad, other.weights.grad, dim=0)) > 0.99

@@ -1,6 +1,7 @@
 """Arrays to the device that computes on them, without waiting for it, and the queue in which it computes."""
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,19 +22,31 @@ def put(array: npt.NDArray[Any], tensor: torch.Tensor) -> None:
     tensor.copy_(torch.from_numpy(array).pin_memory(), non_blocking=True)
 
 
-_OF_THIS_THREAD = threading.local()
+MOST_RECORDING_QUEUES = 32
+"""PyTorch makes so many queues of a kind, and then hands out the first ones again."""
+_HANDING_OUT = threading.Lock()
+_idle_queues: list[torch.cuda.Stream] = []
+_queues_made = 0
 
 
-def recording_queue() -> torch.cuda.Stream:
-    """The queue in which this thread records what a GPU is to do.
+class RecordingQueue:
+    """A queue of a GPU in which nothing else is recorded while this lives.
 
-    One for each thread: PyTorch has thirty-two queues, and hands them out again when more are asked for. What one
-    thread records must not be another's own queue.
+    Libraries keep room to work in for each queue, and recordings remember where it was: two encoders that recorded in
+    one queue would share it, and when one of them goes, PyTorch takes it away from both.
     """
-    if not hasattr(_OF_THIS_THREAD, "recording"):
-        _OF_THIS_THREAD.recording = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    queue: torch.cuda.Stream = _OF_THIS_THREAD.recording
-    return queue
+
+    def __init__(self) -> None:
+        global _queues_made
+        with _HANDING_OUT:
+            if not _idle_queues:
+                if _queues_made == MOST_RECORDING_QUEUES:
+                    raise RuntimeError(f"{MOST_RECORDING_QUEUES} encoders record already")
+                # Of the other kind than those that `own_queue` hands out.
+                _idle_queues.append(torch.cuda.Stream(priority=-1))  # type: ignore[no-untyped-call]
+                _queues_made += 1
+            self.stream = _idle_queues.pop()
+        weakref.finalize(self, _idle_queues.append, self.stream)
 
 
 @contextmanager

@@ -92,7 +92,8 @@ class _Passes:
         self._first_position = first_position
         self._device = twin.learned.device
         self._gradient: torch.Tensor | None = None
-        self._recorder = Recorder() if self._device.type == "cuda" else None
+        self._records = self._device.type == "cuda"
+        self._recorder: Recorder | None = None
         self._forward_passes: dict[Shape, ForwardPass] = {}
         self._full_passes: dict[Shape, FullPass] = {}
         self._occurred: Counter[tuple[str, Shape]] = Counter()
@@ -148,12 +149,15 @@ class _Passes:
         """Record a pass over this shape if it keeps occurring, and if this encoder can be recorded."""
         self._occurred[kind, shape] += 1
         wanted = self._occurred[kind, shape] == 1 + RECORDED_AFTER and shape.tokens <= LONGEST_RECORDED
-        if self._recorder is None or not wanted:
+        if not (wanted and self._records):
             return
         try:
+            self._recorder = self._recorder or Recorder()
             record(self._recorder, self._packed(sequences, shape))
-        except RuntimeError as error:
-            self._recorder = None
+        except (RuntimeError, TypeError, ValueError) as error:
+            self._records = False
+            self._forward_passes.clear()
+            self._full_passes.clear()
             _log.warning("this encoder goes on without CUDA graphs (%s)", str(error).splitlines()[0])
 
     def _record_forward(self, recorder: Recorder, example: Packed) -> None:

@@ -1,35 +1,65 @@
 """Passes through a twin, recorded as CUDA graphs: one launch instead of hundreds."""
 
-from collections.abc import Callable
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
 from everlearn.batches import Integers
 from everlearn.encoders.packing import Packed
 from everlearn.encoders.twin import Twin
-from everlearn.transfer import put, recording_queue
+from everlearn.transfer import RecordingQueue, put
+
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class Recorder:
     """Records passes; all recordings share the memory they work in."""
 
     def __init__(self) -> None:
-        self._stream = recording_queue()
+        self._queue = RecordingQueue()
         self._pool = torch.cuda.graph_pool_handle()
 
-    def record(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """A graph of what the work does; each replay leaves its results where they were left the first time."""
-        graph = torch.cuda.CUDAGraph()
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
+    def record(self, work: Callable[[], None]) -> "Recording":
+        """What the work does; each replay leaves its results where they were left the first time."""
+        graph, stream = torch.cuda.CUDAGraph(), self._queue.stream
+        stream.wait_stream(torch.cuda.current_stream())
+        with _undisturbed(), torch.cuda.stream(stream):
             # Other threads may go on using the device meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 work()
             finally:
                 graph.capture_end()
-        torch.cuda.current_stream().wait_stream(self._stream)
-        return graph
+        torch.cuda.current_stream().wait_stream(stream)
+        return Recording(graph, self._queue)
+
+
+class Recording:
+    """A graph, and the queue it was recorded in, which is handed on only when the graph is gone."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, queue: RecordingQueue) -> None:
+        self._graph = graph
+        self._queue = queue  # let go of after the graph: attributes go in the order they came
+
+    def replay(self) -> None:
+        """Do what was recorded."""
+        self._graph.replay()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Python's collector might find a graph that is no longer needed: destroying it would spoil the recording."""
+    with _ONE_AT_A_TIME:
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collecting:
+                gc.enable()
 
 
 class ForwardPass:

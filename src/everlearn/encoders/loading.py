@@ -10,14 +10,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch.nn.functional import cosine_similarity
 
-from everlearn.batches import Sequences
 from everlearn.encoders.encoder import POOLINGS, PRECISIONS, Encoder, EncoderConfig
-from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.freezing import train_only_top
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.encoders.tokenizer import Tokenizer
+from everlearn.encoders.trial import working_fast_path
 from everlearn.errors import UserError, unknown
 
 
@@ -47,10 +45,6 @@ _DROPOUT_FIELDS = (
 )
 
 
-SAME_FEATURES = 0.99
-"""Two ways of computing the same features in bf16 agree at least so far, as a cosine."""
-
-
 def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     """The encoder that the configuration names, on the device."""
     if config.pooling not in ("auto", *POOLINGS):
@@ -75,7 +69,7 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     encoder = Encoder(model, Tokenizer(tokenizer, longest, segments), pooling, PRECISIONS[precision]).to(device)
     # The kernels of the fast path know bf16 but not fp32, and no dropout.
     if device.type == "cuda" and precision == "bf16" and config.dropout == 0:
-        encoder.fast_path = _working_fast_path(encoder)
+        encoder.fast_path = working_fast_path(encoder, _first_position(model))
     return encoder.requires_grad_(not config.freeze_encoder)
 
 
@@ -88,23 +82,6 @@ def resolve_precision(precision: str, device: torch.device) -> str:
     if precision == "auto":
         return "bf16" if device.type == "cuda" else "fp32"
     return precision
-
-
-@torch.no_grad()
-def _working_fast_path(encoder: Encoder) -> FastPath | None:
-    """The fast path if this encoder can go it, which is tried out: models differ in what they pass on and ignore."""
-    path = FastPath(encoder.pooling, _first_position(encoder.skeleton.model), encoder.dtype)
-    tried = Sequences(encoder.tokenizer(["a text to try it with", "and another one, which is a little longer"]))
-    try:
-        fast = path(encoder.skeleton, encoder.weights, encoder.kept, tried)
-        agreement = cosine_similarity(fast, encoder.plain(tried, encoder.weights)).min().item()
-        problem = f"results differ, cosine {agreement:.3f}" if agreement < SAME_FEATURES else None
-    except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
-        problem = _first_line(error)
-    if problem is None:
-        return path
-    logging.getLogger("everlearn").warning("this encoder takes the plain, slower path (%s)", problem)
-    return None
 
 
 def check_encoder(name: str) -> None:

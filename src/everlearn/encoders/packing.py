@@ -81,9 +81,12 @@ def packed_attention(
     *,
     cu_seq_lens_q: torch.Tensor,
     max_length_q: int,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention within each sequence, called by a transformers model in place of its own."""
+    if sliding_window is not None:
+        raise ValueError("some of its layers attend within a window only")
     if query.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 

@@ -24,6 +24,8 @@ class PackedEncoder(nn.Module):
         AttentionInterface.register(ATTENTION, packed_attention)
         self.model = cast(Any, model)
         self.model.set_attn_implementation(ATTENTION)
+        if self.model.config._attn_implementation != ATTENTION:
+            raise ValueError("its attention cannot be exchanged")
         self._takes_types = "token_type_ids" in inspect.signature(self.model.forward).parameters
         self._pooling = pooling
 
