@@ -2,7 +2,7 @@
 
 import json
 import re
-import time
+import resource
 from html import unescape
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from support import writes_texts
 from sweep_support import results_in
 
 ROOT = Path(__file__).parent.parent
-SECONDS_PROMISED = 180
+CORE_SECONDS_PROMISED = 2 * 180
+"""Three minutes on two cores, as work and not by the clock: others may be at work on them."""
 PAGES = {False: (255, 255, 255), True: (0x12, 0x17, 0x1D)}
 """The page's own colour, light and dark."""
 
@@ -30,12 +31,18 @@ document.body.dataset.tested = JSON.stringify({chosen, shown, focus: tabs.indexO
 </script></body>"""
 
 
+def core_seconds_of_children() -> float:
+    """What processes that were started here, and have ended, took of the cores."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_the_smoke_recipe_from_command_to_page(tmp_path, everlearn):
     out = tmp_path / "smoke"
-    start = time.monotonic()
+    before = core_seconds_of_children()
     code, _, error = everlearn("sweep", ROOT / "recipes" / "smoke.yaml", "--out", out)
     assert code == 0, error
-    assert time.monotonic() - start < SECONDS_PROMISED
+    assert 0 < core_seconds_of_children() - before < CORE_SECONDS_PROMISED
     found = results_in(out)
     for stream in ("docstrings", "fewrel"):
         methods = {run["method"] for run in found.values() if run["stream"] == stream}
