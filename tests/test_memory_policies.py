@@ -136,9 +136,22 @@ def test_surprise_asks_the_method_and_only_for_what_is_offered():
 
 
 def test_a_policy_that_needs_a_judge_says_so():
-    memory = Memory(MemoryConfig(memory="surprise"), np.uint16, Ledger(), seed=0)
+    memory = Memory(MemoryConfig(memory="surprise", memory_capacity=4), np.uint16, Ledger(), seed=0)
     with pytest.raises(UserError, match=r"surprise.*--memory reservoir"):
         memory.write(numbered(1))
+
+
+@pytest.mark.parametrize("name", ["er-ace", "a-gem", "replay", "der++", "ewc"])
+def test_surprise_is_that_of_weights_which_have_not_learned_the_batch(name: str, make_method: Any):
+    memory = MemoryConfig(memory="surprise", memory_capacity=100)
+    method = make_method(name, memory=memory, batch_size=4, replay=False, lr=1e-2)
+    judge, judged = method.judge, []
+    method.memory.judge = lambda batch: judged.append(judge(batch)) or judged[-1]
+    (batch,) = tokenised(labelled_texts(4, [0, 1]), 4)
+    expected = judge(batch).losses
+    method.observe(batch)
+    np.testing.assert_array_equal(judged[0].losses, expected)
+    assert not np.allclose(judge(batch).losses, expected)
 
 
 # Forgetting

@@ -533,6 +533,18 @@ class GradientContract(OfMethods):
         stream = tokenised(case.examples(10, 1), 4, case.problem)
         assert learned(name, case, stream).ledger.train.optimiser_steps > 0
 
+    def test_batches_that_do_not_fit_are_learned_in_parts_and_nothing_changes(
+        self, name: str, case: ProblemCase, stream: list[Batch]
+    ):
+        """Five batches, a replay of eight among them. In double precision, since AdamW makes much of rounding."""
+        whole, in_parts = make(name, case), make(name, case, micro_batch=3)
+        for method in (whole, in_parts):
+            method.network.double()
+            feed(method, stream[:5])
+            method.finish()
+        assert in_parts.ledger.train.tokens_forward >= whole.ledger.train.tokens_forward
+        assert_same_weights(weights_of(in_parts), weights_of(whole), tolerance=1e-9)
+
     def test_every_trained_parameter_belongs_to_the_optimiser_exactly_once(self, name: str, case: ProblemCase):
         method = make(name, case)
         held = [id(weight) for group in method.optimiser.param_groups for weight in group["params"]]

@@ -1,5 +1,6 @@
 """OML-ER's plastic head: the trace worked by hand, and the outer gradient against one taken through everything."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ from torch import nn
 from everlearn.batches import Batch
 from everlearn.episodes import Episode
 from everlearn.methods.oml_er_plastic import RATE, TRACE, PlasticHead
-from support import MethodFactory, feed, labelled_texts, tokenised
+from everlearn.problems import Classification, Ranking
+from support import CLASS_WORDS, MethodFactory, feed, labelled_texts, tiny_tokens, tokenised, with_candidates
+
+NAMES = [" ".join(words) for words in CLASS_WORDS]
 
 SMALL = {"batch_size": 4, "support_batches": 2, "replay_interval": 16, "replay_rate": 0.5, "meta_lr": 1e-3}
 
@@ -26,9 +30,12 @@ def test_the_trace_moves_towards_what_was_wanted():
     features = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
     wanted = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     once = head.imprint(torch.zeros(3, 2), features, wanted)
-    # A quarter of the mean over both examples: class 0 saw (2, 0), class 1 nothing, class 2 saw (0, 4).
-    torch.testing.assert_close(once, torch.tensor([[0.25, 0.0], [0.0, 0.0], [0.0, 0.5]]))
+    # A quarter of what sets an output's feature apart: of length one they are (1, 0) and (0, 1), half-way is (½, ½).
+    torch.testing.assert_close(once, torch.tensor([[0.125, -0.125], [0.0, 0.0], [-0.125, 0.125]]))
     torch.testing.assert_close(head.imprint(once, features, wanted), 1.75 * once)
+    # Two texts of one class leave no longer a trace than one.
+    twice = head.imprint(torch.zeros(3, 2), features.repeat(2, 1), wanted.repeat(2, 1))
+    torch.testing.assert_close(twice, once)
 
 
 def test_an_empty_trace_makes_it_a_linear_head():
@@ -74,3 +81,18 @@ def test_it_is_tested_with_the_trace_of_a_memory_sample(make_method: MethodFacto
     assert bool(adapted.network.state_dict()[TRACE].any())
     assert not bool(plain.predictor().network.state_dict()[TRACE].any())
     assert not bool(method.network.head.trace.any())  # the trace is discarded
+
+
+@pytest.mark.parametrize("problem", ["classification", "ranking"])
+def test_a_fresh_trace_makes_a_difference_to_what_is_answered(problem: str, make_method: MethodFactory):
+    """With what it starts from: a trace that moves nothing would make this OML-ER without an inner loop."""
+    examples = labelled_texts(48, range(6))
+    kind = Classification(6) if problem == "classification" else Ranking(NAMES, tiny_tokens())
+    stream = tokenised(with_candidates(examples, range(6)), 4, kind)
+    method = make_method("oml-er-plastic", problem=kind, **SMALL)
+    feed(method, stream[:9])
+    held_out = Batch.concat(stream[9:])
+    adapted = method.predictor().logits(held_out)
+    method.config = replace(method.config, meta_test=False)
+    slow = method.predictor().logits(held_out)
+    assert float((adapted - slow).std()) > 0.05 * float((slow - slow.mean(dim=0)).std())

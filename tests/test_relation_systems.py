@@ -171,22 +171,40 @@ def test_the_stream_loss_of_emar_compares_with_the_names_of_candidates(make_meth
     torch.testing.assert_close(found, torch.stack(losses).mean(), rtol=1e-4, atol=1e-5)
 
 
-def test_the_prototype_of_a_label_is_the_mean_of_its_examples_and_its_name(make_method: MethodFactory):
+def test_a_replayed_example_is_compared_with_prototypes_that_do_not_hold_it(make_method: MethodFactory):
+    """Each the mean of a label's other examples in the sample and its name, for all labels in memory."""
     problem = Classification(6, NAMES)
     method = make_method("emar", problem=problem, **SMALL)
     examples = labelled_texts(6, [1, 4, 1])
     (batch,) = tokenised(examples, 6, problem)
+    method.memory.write(tokenised(labelled_texts(3, [1, 4, 5]), 3, problem)[0])
+    known = [1, 4, 5]
     texts, names = features_of(method, [e.text for e in examples]), features_of(method, NAMES)
-    centres = torch.stack(
-        [
-            (texts[[row for row, e in enumerate(examples) if e.label == label]].mean(0) + names[label]) / 2
-            for label in (1, 4)
-        ]
-    )
-    targets = torch.tensor([[1, 4].index(e.label) for e in examples])
-    expected = functional.cross_entropy(cosines(texts, centres) / TEMPERATURE, targets)
+    losses = []
+    for row, example in enumerate(examples):
+        centres = []
+        for label in known:
+            others = [n for n, e in enumerate(examples) if e.label == label and n != row]
+            centres.append((texts[others].mean(0) + names[label]) / 2 if others else names[label])
+        similar = cosines(texts[row : row + 1], torch.stack(centres)) / TEMPERATURE
+        losses.append(functional.cross_entropy(similar, torch.tensor([known.index(example.label)])))
     with torch.no_grad():
-        torch.testing.assert_close(method.prototype_loss(batch), expected, rtol=1e-4, atol=1e-5)
+        found = method.prototype_loss(batch)
+    torch.testing.assert_close(found, torch.stack(losses).mean(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_example_alone_in_its_label_is_compared_with_names(make_method: MethodFactory):
+    problem = Classification(6, NAMES)
+    method = make_method("emar", problem=problem, **SMALL)
+    examples = labelled_texts(4, [0, 2, 3, 5])
+    (batch,) = tokenised(examples, 4, problem)
+    texts, names = features_of(method, [e.text for e in examples]), features_of(method, NAMES)
+    similar = cosines(texts, names[[0, 2, 3, 5]])
+    centres = cosines(texts, (texts + names[[0, 2, 3, 5]]) / 2)
+    expected = torch.where(torch.eye(4).bool(), similar, centres) / TEMPERATURE
+    with torch.no_grad():
+        found = method.prototype_loss(batch)
+    torch.testing.assert_close(found, functional.cross_entropy(expected, torch.arange(4)), rtol=1e-4, atol=1e-5)
 
 
 def test_emar_reads_at_most_so_many_examples_of_a_label_to_predict(make_method: MethodFactory):

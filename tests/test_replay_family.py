@@ -1,6 +1,7 @@
 """ER-ACE, DER++, cached A-GEM, GEM, online EWC and MER against cases worked by hand and plain, slow code."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,35 @@ def test_the_dual_of_gem_is_what_another_solver_finds():
         )
         np.testing.assert_allclose(found, reference.x, atol=1e-5)
         assert ((constraints @ (gradient + found @ constraints)) >= -1e-6).all()
+
+
+def test_a_margin_is_the_least_weight_of_every_constraint():
+    """What the quadratic programme of the original solves: v ≥ γ."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        constraints, gradient = rng.normal(size=(4, 9)), rng.normal(size=9)
+        gram, products = constraints @ constraints.T, constraints @ gradient
+        reference = minimize(
+            lambda v, p=gram, q=products: 0.5 * v @ p @ v + q @ v,
+            np.ones(4),
+            jac=lambda v, p=gram, q=products: p @ v + q,
+            bounds=[(0.5, None)] * 4,
+            method="L-BFGS-B",
+            options={"ftol": 1e-15, "gtol": 1e-10},
+        )
+        np.testing.assert_allclose(dual(gram, products, 0.5), reference.x, atol=1e-5)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-7, 1e-5, 3e-4])
+def test_groups_with_nearly_the_same_gradient_can_be_solved(apart: float):
+    """As when features have collapsed."""
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        common = torch.randn(2000, generator=draw)
+        constraints = common + apart * torch.randn(5, 2000, generator=draw)
+        allowed, violated = nearest_allowed(-common, constraints)
+        assert violated
+        assert bool((constraints @ allowed >= -1e-3 * common.square().sum()).all())
 
 
 def test_gem_groups_labels_by_when_they_first_came(make_method: MethodFactory):
@@ -318,15 +348,33 @@ def test_er_ace_replays_among_all_classes_seen_and_no_others(make_method: Method
     assert not gradients[-2][[2, 3, 5]].any()
 
 
-def test_er_ace_leaves_out_pairs_with_old_candidates(make_method: MethodFactory):
+def test_er_ace_compares_sentences_with_each_others_labels_in_place_of_old_candidates():
     problem = Ranking([" ".join(words) for words in CLASS_WORDS], tiny_tokens())
-    batch = tokenised(with_candidates(labelled_texts(6, [0, 1, 2]), [0, 1, 2]), 6, problem)[0]
-    logits = torch.randn(problem.rows(batch), 1, generator=torch.Generator().manual_seed(0))
-    candidates = np.concatenate(problem.choices(batch))
-    targets = torch.from_numpy(candidates == np.repeat(batch.labels, problem.row_counts(batch))).float()
-    among = torch.from_numpy(np.isin(candidates, [0, 1]))
-    expected = functional.binary_cross_entropy_with_logits(logits.squeeze(1)[among], targets[among])
-    torch.testing.assert_close(problem.loss(logits, batch, among={0, 1}), expected)
+    choices = {3: (3, 0), 4: (1, 4, 5)}  # 0 and 1 were seen before, 5 never was
+    examples = [replace(e, candidates=choices[e.label]) for e in labelled_texts(4, [3, 4])]
+    (batch,) = tokenised(examples, 4, problem)
+    narrowed = problem.narrowed(batch, [2, 3, 4, 5], beside={3, 4})
+    assert narrowed.labels.tolist() == [3, 4, 3, 4]
+    assert [sorted(own.tolist()) for own in problem.choices(narrowed)] == [[3, 4], [3, 4, 5]] * 2
+    # With nothing to be compared with, a sentence would only teach to say yes.
+    assert len(problem.narrowed(batch, [3], beside={3}).labels) == 2
+    assert set(problem.narrowed(batch, [3], beside={3}).labels.tolist()) == {4}
+    assert problem.narrowed(batch, []).tokens.values.size == 0
+
+
+def test_no_step_of_er_ace_sees_only_right_pairs(make_method: MethodFactory, monkeypatch: pytest.MonkeyPatch):
+    problem = Ranking([" ".join(words) for words in CLASS_WORDS], tiny_tokens())
+    method = make_method("er-ace", problem=problem, **SMALL)
+    learned: list[Batch] = []
+    gradient = method.gradient_among
+    monkeypatch.setattr(
+        method, "gradient_among", lambda batch, *a, **k: learned.append(batch) or gradient(batch, *a, **k)
+    )
+    for labels in ([0, 1], [2, 3], [4], [5]):
+        feed(method, tokenised(with_candidates(labelled_texts(16, labels), range(6)), 4, problem))
+    assert len(learned) > 8
+    assert all((problem.row_counts(batch) > 1).all() for batch in learned)
+    assert method.seen == set(range(6))
 
 
 # A-GEM with a cached reference

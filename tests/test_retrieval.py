@@ -160,7 +160,10 @@ def test_the_index_is_built_once_between_two_batches(make_method: MethodFactory,
     first = method.predictor().memory
     assert method.predictor().memory is first
     feed(method, stream[:1])
-    assert method.predictor().memory is not first
+    second = method.predictor().memory
+    assert second is not first
+    method.memory.remove([0])  # as when a text is to be forgotten
+    assert len(method.predictor().memory.view) == len(second.view) - 1
 
 
 # Meta-MbPA

@@ -143,6 +143,7 @@ _LEAST = {
     "keep_signals": 0,
     "ewc_lambda": 0,
     "der_alpha": 0,
+    "gem_margin": 0,
     "der_beta": 0,
     "local_penalty": 0,
 }

@@ -16,7 +16,8 @@ class Forgetting(MemoryPolicy):
     """Lets in as the reservoir does, in place of an example that turned from right to wrong the fewest times."""
 
     name = "forgetting"
-    description = "keeps what was forgotten between replays; what never was makes room first"
+    description = "keeps what was forgotten between replays; what never was makes room first; needs a capacity"
+    needs_bound = True
     judges_reads = True
 
     def __init__(self, capacity: int | None) -> None:
@@ -29,7 +30,8 @@ class Forgetting(MemoryPolicy):
     def place(self, entries: int, label: int, rng: np.random.Generator, loss: float = 0.0) -> int | None:
         """Append while there is room; then with probability capacity / n, where the fewest flips are."""
         self.offered += 1
-        if self.capacity is None or entries < self.capacity:
+        assert self.capacity is not None
+        if entries < self.capacity:
             self._last.append(UNKNOWN)
             self._flips.append(0)
             return entries

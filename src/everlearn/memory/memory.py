@@ -71,6 +71,8 @@ class Memory:
         self._token_dtype = token_dtype
         self._entries: list[bytes] = []
         self._bytes = 0
+        self.changes = 0
+        """How often it has become another: whatever was made from it is out of date when this has moved on."""
         self._ledger = ledger
         self._refresher = refresher
         self._writing = generator(seed, "memory/write")
@@ -133,12 +135,14 @@ class Memory:
         kept = [slot for slot in range(len(self)) if slot not in gone]
         self._entries = [self._entries[slot] for slot in self._policy.rearranged(kept)]
         self._bytes = sum(map(footprint, self._entries))
+        self.changes += 1
         self._ledger.memory_entries, self._ledger.memory_bytes = len(self), self._bytes
 
     def change_notes(self, change: Callable[[Floats], Floats]) -> None:
         """Note something else of the same length beside each entry."""
         notes = map(change, notes_of(self._entries))
         self._entries = [with_note(entry, note) for entry, note in zip(self._entries, notes, strict=True)]
+        self.changes += 1
 
     def state(self) -> dict[str, Any]:
         """Everything, as two flat arrays and plain values."""
@@ -155,6 +159,7 @@ class Memory:
         """Become the memory that was saved."""
         self._entries = list(cut(state["entries"].tobytes(), state["lengths"]))
         self._bytes = sum(map(footprint, self._entries))
+        self.changes += 1
         self._policy.restore(state["policy"])
         if self._refresher:
             self._refresher.restore(state["refresher"])
@@ -191,4 +196,5 @@ class Memory:
             self._bytes -= footprint(self._entries[slot])
             self._entries[slot] = entry
         self._bytes += footprint(entry)
+        self.changes += 1
         self._ledger.train.memory_writes += 1

@@ -16,12 +16,16 @@ class MemoryPolicy(ABC):
 
     name: ClassVar[str]
     description: ClassVar[str]
+    needs_bound: ClassVar[bool] = False
+    """Whether it means nothing where everything stays."""
     judges_writes: ClassVar[bool] = False
     """Whether `place` goes by the loss of the example: then the method is asked for it."""
     judges_reads: ClassVar[bool] = False
     """Whether it wants to know which of the examples that are replayed the method predicts right."""
 
     def __init__(self, capacity: int | None) -> None:
+        if self.needs_bound and capacity is None:
+            raise UserError(f"the memory policy '{self.name}' needs a bound: pass --memory-capacity.")
         self.capacity = capacity
         self.offered = 0
 
@@ -69,11 +73,7 @@ class Ring(MemoryPolicy):
 
     name = "ring"
     description = "keeps the newest examples; needs a capacity"
-
-    def __init__(self, capacity: int | None) -> None:
-        super().__init__(capacity)
-        if capacity is None:
-            raise UserError("the memory policy 'ring' needs a bound: pass --memory-capacity.")
+    needs_bound = True
 
     def place(self, entries: int, label: int, rng: np.random.Generator, loss: float = 0.0) -> int | None:
         """The slot that was written longest ago."""

@@ -17,7 +17,8 @@ class Surprise(MemoryPolicy):
     """Each example draws a key u^(1/w) with its loss as w; those with the largest keys stay."""
 
     name = "surprise"
-    description = "keeps what the method predicted badly when it came, as a weighted reservoir"
+    description = "keeps what the method predicted badly when it came, as a weighted reservoir; needs a capacity"
+    needs_bound = True
     judges_writes = True
 
     def __init__(self, capacity: int | None) -> None:
@@ -29,7 +30,8 @@ class Surprise(MemoryPolicy):
         """Append while there is room; then take the place of the smallest key, if this one is larger."""
         self.offered += 1
         key = math.log(1.0 - rng.random()) / max(loss, LEAST_LOSS)
-        if self.capacity is None or entries < self.capacity:
+        assert self.capacity is not None
+        if entries < self.capacity:
             heapq.heappush(self._heap, (key, entries))
             return entries
         smallest, slot = self._heap[0]

@@ -24,8 +24,8 @@ class AGEM(SparseReplay):
             _, reference = self.gradient(replayed, replayed=True)
             gradients, violated = project(gradients, reference)
             observations["violation"] = float(violated)
-        self.update(gradients, replayed=replayed is not None)
         self.memory.write(batch)
+        self.update(gradients, replayed=replayed is not None)
         return observations
 
 

@@ -32,8 +32,8 @@ class CachedAGEM(SparseReplay):
         if self.reference:
             gradients, violated = project(gradients, self.reference)
             observations["violation"] = float(violated)
-        self.update(gradients, replayed=replayed is not None)
         self.memory.write(batch)
+        self.update(gradients, replayed=replayed is not None)
         return observations
 
     def change_rows(self, change: RowChange) -> None:

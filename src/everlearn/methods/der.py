@@ -36,10 +36,10 @@ class DERPlusPlus(SparseReplay):
         """Step on the batch, remember it with its logits, and step on old examples when it is time."""
         answers: list[torch.Tensor] = []
         loss, gradients = self.gradient_of(self._stream_losses(batch, answers))
-        self.update(gradients)
         counts = self.problem.row_counts(batch).tolist()
         notes = [logits.flatten().float().cpu().numpy() for logits in torch.split(torch.cat(answers), counts)]
         self.memory.write(batch, notes)
+        self.update(gradients)
         if not (self.config.replay and self.schedule.is_due()):
             return {"loss": loss}
         replayed, stored = self.memory.read_noted(self.schedule.size)
@@ -70,10 +70,13 @@ class DERPlusPlus(SparseReplay):
             yield share * self.problem.loss(logits, part)
 
     def _replay_losses(self, batch: Batch, stored: list[Floats]) -> Iterator[torch.Tensor]:
-        start = 0
+        start, summed = 0, self.config.replay_gradient == "sum"
+        answers = sum(map(len, stored))
         for part, share in self.parts(batch, replayed=True):
             logits = self.network(self.problem.sequences(part))
-            distance = self.distance(logits, part, stored[start : start + len(part)])
+            once = stored[start : start + len(part)]
             start += len(part)
-            label = self.problem.loss(logits, part)
-            yield share * (self.config.der_alpha * distance + self.config.der_beta * label)
+            # A mean over stored answers, of which an example may have fewer than the head has columns by now.
+            own = 1.0 if summed else sum(map(len, once)) / answers
+            distance, label = self.distance(logits, part, once), self.problem.loss(logits, part)
+            yield own * self.config.der_alpha * distance + share * self.config.der_beta * label

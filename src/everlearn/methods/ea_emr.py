@@ -58,9 +58,9 @@ class EAEMR(SparseReplay):
         """Step on the batch, remember it with its features; when it is time, replay and align."""
         features: list[torch.Tensor] = []
         loss, gradients = self.gradient_of(self._losses(batch, features))
-        self.update(gradients)
         own = torch.cat(features)[on_device(self.problem.right_rows(batch), features[0].device)]
         self.memory.write(batch, list(own.float().cpu().numpy()))
+        self.update(gradients)
         if not (self.config.replay and self.schedule.is_due()):
             return {"loss": loss}
         replayed, stored = self.memory.read_noted(self.schedule.size)

@@ -1,8 +1,9 @@
 """EMAR: episodic memory activation and reconsolidation, by prototypes.
 
 An example is compared with labels, not read by a head: on the stream with the features of the labels' names, at a
-replay with prototypes, the mean of a label's examples in the sample averaged with its name. Prototypes over the memory
-also predict.
+replay with prototypes of all labels in memory: the mean of a label's examples in the sample averaged with its name.
+An example's own label is represented without the example: it would find itself. Prototypes over the memory also
+predict.
 """
 
 from typing import Any
@@ -51,8 +52,8 @@ class EMAR(SparseReplay):
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch, remember it, and when it is time step on prototypes."""
         loss, gradients = self.gradient(batch)
-        self.update(gradients)
         self.memory.write(batch)
+        self.update(gradients)
         replayed = self.replayed_batch()
         if replayed is None:
             return {"loss": loss}
@@ -65,11 +66,18 @@ class EMAR(SparseReplay):
         return functional.cross_entropy(*self._compared(network, batch))
 
     def prototype_loss(self, batch: Batch) -> torch.Tensor:
-        """Cross-entropy over the prototypes of the labels in the batch."""
-        labels, own = np.unique(batch.labels, return_inverse=True)
+        """Cross-entropy over the prototypes of all labels in memory, each example left out of its own label's."""
+        labels = np.union1d(self.memory.view().labels, batch.labels)
         features, names = self._encode(self.network, batch, labels)
-        targets = on_device(own, features.device)
-        return functional.cross_entropy(similarity(features, prototypes(features, targets, names)), targets)
+        targets = on_device(np.searchsorted(labels, batch.labels), features.device)
+        similar = similarity(features, prototypes(features, targets, names))
+        own = functional.cosine_similarity(features, without_oneself(features, targets, names)) / TEMPERATURE
+        is_own = functional.one_hot(targets, len(names)).bool()
+        return functional.cross_entropy(torch.where(is_own, own.unsqueeze(1), similar), targets)
+
+    def parts(self, batch: Batch, replayed: bool = False) -> list[tuple[Batch, float]]:
+        """By examples: each is compared once, with however many names."""
+        return [(part, len(part) / len(batch)) for part in batch.split(self.config.micro_batch)]
 
     @torch.no_grad()
     def judge(self, batch: Batch) -> Judgement:
@@ -144,6 +152,19 @@ def prototypes(features: torch.Tensor, labels: torch.Tensor, names: torch.Tensor
     counts = members.sum(dim=0).unsqueeze(1)
     means = members.T @ features / counts.clamp(min=1.0)
     return torch.where(counts > 0, (means + names) / 2, names)
+
+
+def without_oneself(features: torch.Tensor, labels: torch.Tensor, names: torch.Tensor) -> torch.Tensor:
+    """For each example the prototype of its label from the others; the name alone where there are none.
+
+    >>> features, names = torch.tensor([[2.0], [4.0], [5.0]]), torch.tensor([[1.0], [7.0]])
+    >>> without_oneself(features, torch.tensor([0, 0, 1]), names).tolist()
+    [[2.5], [1.5], [7.0]]
+    """
+    members = functional.one_hot(labels, len(names)).to(features.dtype)
+    others = (members.sum(dim=0)[labels] - 1).unsqueeze(1)
+    means = ((members.T @ features)[labels] - features) / others.clamp(min=1.0)
+    return torch.where(others > 0, (means + names[labels]) / 2, names[labels])
 
 
 class PrototypePredictor(LabelScorer):

@@ -1,4 +1,8 @@
-"""ER-ACE: replay with an asymmetric loss, in which new examples do not push old classes away."""
+"""ER-ACE: replay with an asymmetric loss, in which new examples do not push old classes away.
+
+Where examples come with candidates, those of the stream are compared with each other's labels in place of the old
+candidates that are left out: one logit serves all relations, and without anything to say no to it would learn yes.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -28,16 +32,20 @@ class ERACE(SparseReplay):
         present = set(batch.labels.tolist())
         others = self.seen - present
         taking_part = [label for label in self.problem.contenders if label not in others]
-        loss, gradients = self.gradient_among(batch, taking_part)
-        self.update(gradients)
-        self.seen |= present
+        observations: dict[str, float | torch.Tensor] = {}
+        narrowed = self.problem.narrowed(batch, taking_part, beside=present)
+        if len(narrowed):
+            observations["loss"], gradients = self.gradient_among(narrowed, taking_part)
         self.memory.write(batch)
+        if len(narrowed):
+            self.update(gradients)
+        self.seen |= present
         replayed = self.replayed_batch()
-        if replayed is None:
-            return {"loss": loss}
-        replay_loss, gradients = self.gradient_among(replayed, self.seen, replayed=True)
-        self.update(gradients, replayed=True)
-        return {"loss": loss, "replay_loss": replay_loss}
+        narrowed = self.problem.narrowed(replayed, self.seen) if replayed is not None else batch.take([])
+        if len(narrowed):
+            observations["replay_loss"], gradients = self.gradient_among(narrowed, self.seen, replayed=True)
+            self.update(gradients, replayed=True)
+        return observations
 
     def gradient_among(
         self, batch: Batch, labels: Collection[int], replayed: bool = False

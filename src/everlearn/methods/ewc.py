@@ -30,8 +30,8 @@ class OnlineEWC(SparseReplay):
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch and the penalty; when it is time, measure what matters."""
         loss, gradients = self.gradient(batch)
-        self.update([g + p for g, p in zip(gradients, self.penalty(), strict=True)])
         self.memory.write(batch)
+        self.update([g + p for g, p in zip(gradients, self.penalty(), strict=True)])
         replayed = self.replayed_batch()
         if replayed is not None:
             self.consolidate(replayed)

@@ -54,11 +54,12 @@ class GEM(SparseReplay):
         observations: dict[str, float | torch.Tensor] = {"loss": loss}
         if self.constraints:
             constraints = torch.stack(list(map(_as_vector, self.constraints)))
-            allowed, violated = nearest_allowed(_as_vector(self._constrained(gradients)), constraints)
+            own = _as_vector(self._constrained(gradients))
+            allowed, violated = nearest_allowed(own, constraints, self.config.gem_margin)
             gradients = self._with_constrained(gradients, allowed)
             observations["violation"] = float(violated)
-        self.update(gradients, replayed=replayed is not None)
         self.memory.write(batch)
+        self.update(gradients, replayed=replayed is not None)
         return observations
 
     def groups(self, batch: Batch) -> list[Batch]:
@@ -111,22 +112,34 @@ def _as_vector(gradients: Gradients) -> torch.Tensor:
     return torch.cat([gradient.flatten() for gradient in gradients])
 
 
-def nearest_allowed(gradient: torch.Tensor, constraints: torch.Tensor) -> tuple[torch.Tensor, bool]:
+def nearest_allowed(
+    gradient: torch.Tensor, constraints: torch.Tensor, margin: float = 0.0
+) -> tuple[torch.Tensor, bool]:
     """The z nearest to g with ⟨z, g_k⟩ ≥ 0 for every constraint; and whether g itself was not allowed.
+
+    With a margin γ every constraint counts with a weight of at least γ, so that z goes beyond what is just allowed.
 
     >>> nearest_allowed(torch.tensor([1.0, -2.0]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
     (tensor([1., 0.]), True)
+    >>> nearest_allowed(torch.tensor([1.0, -2.0]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), margin=0.5)
+    (tensor([1.5000, 0.0000]), True)
     """
-    products = (constraints @ gradient).double().cpu().numpy()
+    # Like groups have like gradients: in single precision their products may not be those of any vectors.
+    exact = constraints.double()
+    products = (exact @ gradient.double()).cpu().numpy()
     if (products >= 0).all():
         return gradient, False
-    weights = dual((constraints @ constraints.T).double().cpu().numpy(), products)
+    weights = dual((exact @ exact.T).cpu().numpy(), products, margin)
     return gradient + torch.from_numpy(weights).to(constraints) @ constraints, True
 
 
-def dual(gram: Floats, products: Floats) -> Floats:
-    """v ≥ 0 that minimises ½ vᵀGGᵀv + (Gg)ᵀv: with GGᵀ = LLᵀ the non-negative least squares of ‖Lᵀv + L⁻¹Gg‖."""
+def dual(gram: Floats, products: Floats, margin: float = 0.0) -> Floats:
+    """v ≥ γ that minimises ½ vᵀGGᵀv + (Gg)ᵀv.
+
+    With v = γ + w and GGᵀ = LLᵀ it is the non-negative least squares of ‖Lᵀw + L⁻¹(Gg + GGᵀγ)‖.
+    """
     jitter = JITTER * max(float(gram.diagonal().max()), JITTER)
     root = cholesky(gram + jitter * np.eye(len(gram)), lower=True)
-    solution: Floats = nnls(root.T, -solve_triangular(root, products, lower=True))[0]
+    beyond = products + gram @ np.full(len(gram), margin)
+    solution: Floats = margin + nnls(root.T, -solve_triangular(root, beyond, lower=True))[0]
     return solution

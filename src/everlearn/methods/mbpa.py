@@ -1,11 +1,11 @@
 """MbPA++: replay while learning, and local adaptation to nearest neighbours for each example that is tested."""
 
 from everlearn.batches import Batch
-from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
+from everlearn.methods.base import MethodConfig, Parts, Predictor
 from everlearn.methods.local_adaptation import FullAdaptation, HeadAdaptation
 from everlearn.methods.network import NetworkPredictor
 from everlearn.methods.replay import Replay
-from everlearn.methods.retrieval import KeyedMemory, Keys
+from everlearn.methods.retrieval import Keys, Searched
 
 
 class MbPA(Replay):
@@ -19,12 +19,7 @@ class MbPA(Replay):
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         self.keys = Keys(parts.encoder, parts.problem, parts.ledger.train)
         super().__init__(config, parts)
-        self._keyed: KeyedMemory | None = None
-
-    def observe(self, batch: Batch) -> Observations:
-        """As REPLAY."""
-        self._keyed = None
-        return super().observe(batch)
+        self._searched = Searched(self.memory)
 
     def remember(self, batch: Batch) -> None:
         """With the keys."""
@@ -35,6 +30,5 @@ class MbPA(Replay):
         network, meter = self.copy_for_testing(), self.ledger.test
         if not len(self.memory):
             return NetworkPredictor(network, self.problem)
-        self._keyed = self._keyed or KeyedMemory(self.memory.view())
         kind = HeadAdaptation if self.config.local_adaptation == "head" else FullAdaptation
-        return kind(network, self.problem, self._keyed, self.keys.counting_on(meter), self.config, meter)
+        return kind(network, self.problem, self._searched.now(), self.keys.counting_on(meter), self.config, meter)

@@ -16,7 +16,7 @@ from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.meta import sgd_step
 from everlearn.methods.network import Network, NetworkPredictor, Weights
 from everlearn.methods.replay import SparseReplay
-from everlearn.methods.retrieval import KeyedMemory, Keys
+from everlearn.methods.retrieval import Keys, Searched
 from everlearn.seeding import generator, generator_state, restore_generator
 
 
@@ -32,6 +32,7 @@ class MetaMbPA(SparseReplay):
         self.keys = Keys(parts.encoder, parts.problem, parts.ledger.train)
         super().__init__(config, parts)
         self._writing, self._testing = (generator(parts.seed, f"meta-mbpa/{use}") for use in ("write", "test"))
+        self._searched = Searched(self.memory)
         self._distances, self._compared = 0.0, 0
 
     def observe(self, batch: Batch) -> Observations:
@@ -39,7 +40,7 @@ class MetaMbPA(SparseReplay):
         keys = self.keys(batch)
         fast: Weights | None = None
         if self.config.replay and self.schedule.is_due():
-            slots = KeyedMemory(self.memory.view()).nearest_to_all(keys, self.schedule.size)
+            slots = self._searched.now().nearest_to_all(keys, self.schedule.size)
             fast = self.adapt(self.network, self.memory.read_at(slots), self.ledger.train)
         loss, gradients = self.gradient(batch, fast, replayed=fast is not None)
         self.update(gradients, replayed=fast is not None)
@@ -60,7 +61,7 @@ class MetaMbPA(SparseReplay):
             batch, keys = batch.take(range(1, len(batch))), keys[1:]
         if not len(batch) or not len(self.memory):
             return
-        distances = KeyedMemory(self.memory.view()).index.nearest(keys, 1)[0][:, 0]
+        distances = self._searched.now().index.nearest(keys, 1)[0][:, 0]
         self._distances += float(distances.sum())
         self._compared += len(distances)
         mean = self._distances / self._compared

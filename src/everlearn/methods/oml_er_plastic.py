@@ -1,8 +1,11 @@
 """OML-ER with a plastic head: differentiable Hebbian plasticity in place of the inner loop's SGD (paper, section 8).
 
-The head reads (W + A ⊙ H) h + c. In the inner loop the Hebbian trace H moves towards the product of what the head was
-asked for and what it read, H ← (1 − η) H + η y hᵀ; no loss and no gradient is needed there. The outer loop learns W and
-c, how plastic each connection is (A), and how fast the trace moves (η), the last through the trace itself.
+The head reads (W + A ⊙ H) h + c. In the inner loop the Hebbian trace H moves towards what the head read where it was to
+answer yes; no loss and no gradient is needed there. What all texts of a batch have in common says nothing about their
+labels, and features are as long as an encoder likes them: so it is the covariance rule, over features of length one,
+that moves the row of output k, H_k ← (1 − η) H_k + η · mean of (h − h̄) over the texts it is right for; a row without
+any only fades. The outer loop learns W and c, how plastic each connection is (A), and how fast the trace moves (η),
+the last through the trace itself.
 """
 
 from collections.abc import Sequence
@@ -17,8 +20,8 @@ from everlearn.methods.base import Observations, Parts
 from everlearn.methods.meta import MetaMethod
 from everlearn.methods.network import Network, Weights
 
-FIRST_PLASTICITY = 0.01
-FIRST_RATE = 0.1
+FIRST_PLASTICITY = 1.0
+FIRST_RATE = 0.5
 TRACE, RATE = "head.trace", "head.rate_logit"
 
 
@@ -38,9 +41,11 @@ class PlasticHead(nn.Linear):
         return nn.functional.linear(features, self.weight + self.plasticity * self.trace, self.bias)
 
     def imprint(self, trace: torch.Tensor, features: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """The trace after a batch: each output's row moves towards the mean of what it should answer."""
+        """The trace after a batch: each output's row moves towards what sets apart the features it is right for."""
         rate = self.rate_logit.sigmoid()
-        return (1 - rate) * trace + rate * (wanted.T @ features) / len(features)
+        directions = nn.functional.normalize(features, dim=1)
+        found = wanted.T @ (directions - directions.mean(dim=0))
+        return (1 - rate) * trace + rate * found / wanted.sum(dim=0).clamp(min=1).unsqueeze(1)
 
 
 class PlasticOMLER(MetaMethod):

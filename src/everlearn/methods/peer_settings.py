@@ -16,7 +16,7 @@ class PeerSettings:
         False, "draw the means of rare labels towards that of everything; saner probabilities (slda)"
     )
     shrinkage: float | None = setting(
-        None, "share of the identity in the covariance (slda; its authors: 1e-4); default: as few or many examples need"
+        None, "share of the mean variance in every variance (slda); default: as much as few or many examples need"
     )
     ridge_penalty: float = setting(1.0, "λ, what is added to the features' second moment (ridge, ranpac)")
     random_features: int = setting(10_000, "width of the random layer (ranpac)")
@@ -25,6 +25,7 @@ class PeerSettings:
     ewc_lambda: float = setting(100.0, "λ, how strongly important weights are held (ewc)")
     ewc_decay: float = setting(0.9, "share of the old importance that stays when a replay measures it anew (ewc)")
     gem_groups: int = setting(5, "groups of labels that stand for tasks (gem)")
+    gem_margin: float = setting(0.0, "γ, the least weight of a group's gradient where one group is hurt (gem)")
     gem_gradients: str = setting("head", "what is constrained: head, or lora, which also trains adapters only (gem)")
     lora_rank: int = setting(8, "rank of the adapters (gem with lora)")
     mer_beta: float = setting(0.03, "β, how far a batch's steps are followed (mer)")

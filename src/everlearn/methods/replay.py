@@ -43,8 +43,8 @@ class Replay(SparseReplay):
     def observe(self, batch: Batch) -> Observations:
         """Step on the batch, remember it, and step on old examples when it is time."""
         loss, gradients = self.gradient(batch)
+        self.remember(batch)  # before the step: a policy may ask how surprising the batch is
         self.update(gradients)
-        self.remember(batch)
         replayed = self.replayed_batch()
         if replayed is None:
             return {"loss": loss}

@@ -8,7 +8,7 @@ import torch
 from everlearn.batches import Batch, Floats, Integers
 from everlearn.encoders import Encoder
 from everlearn.ledger import Meter
-from everlearn.memory import MemoryView
+from everlearn.memory import Memory, MemoryView
 from everlearn.methods.neighbours import Neighbours
 from everlearn.methods.network import EXAMPLES_AT_ONCE
 from everlearn.problems import Problem
@@ -49,3 +49,17 @@ class KeyedMemory:
         by_distance = slots.ravel()[np.argsort(distances.ravel(), kind="stable")]
         _, first = np.unique(by_distance, return_index=True)
         return by_distance[np.sort(first)][:count]
+
+
+class Searched:
+    """A memory with an index over it, which is made anew when the memory has changed since it was last asked for."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._keyed: tuple[int, KeyedMemory] | None = None
+
+    def now(self) -> KeyedMemory:
+        """The memory as it is."""
+        if self._keyed is None or self._keyed[0] != self._memory.changes:
+            self._keyed = self._memory.changes, KeyedMemory(self._memory.view())
+        return self._keyed[1]

@@ -32,7 +32,18 @@ class Problem(ABC):
 
     @abstractmethod
     def loss(self, logits: torch.Tensor, batch: Batch, among: Collection[int] | None = None) -> torch.Tensor:
-        """The mean loss of a batch; with `among`, as if there were no other labels than these."""
+        """The mean loss of a batch; with `among`, as if there were no other labels than these.
+
+        Where examples come with candidates of their own, `narrowed` sees to that.
+        """
+
+    def narrowed(self, batch: Batch, among: Collection[int], beside: Collection[int] = ()) -> Batch:
+        """What is left to learn if there are no other labels than `among`.
+
+        Where examples come with candidates of their own, these are cut down to `among`, and each example is compared
+        with the labels `beside` too; one that has nothing left to be compared with teaches nothing, and goes.
+        """
+        return batch
 
     @abstractmethod
     def losses(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -40,7 +51,7 @@ class Problem(ABC):
 
     @abstractmethod
     def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
-        """What a head of so many outputs should answer, a row for each sequence: large for yes, small for no."""
+        """What a head of so many outputs should answer, a row for each sequence: one for yes, zero for no."""
 
     @abstractmethod
     def row_counts(self, batch: Batch) -> Integers:

@@ -59,11 +59,18 @@ class Ranking(Problem):
         return nn.Linear(width, 1)
 
     def loss(self, logits: torch.Tensor, batch: Batch, among: Collection[int] | None = None) -> torch.Tensor:
-        """Binary cross-entropy, averaged over all pairs, or over those whose candidate takes part."""
-        losses = _pair_losses(logits, batch)
-        if among is not None:
-            losses = losses[on_device(np.isin(_candidates(batch).values, list(among)), losses.device)]
-        return losses.mean()
+        """Binary cross-entropy, averaged over all pairs."""
+        return _pair_losses(logits, batch).mean()
+
+    def narrowed(self, batch: Batch, among: Collection[int], beside: Collection[int] = ()) -> Batch:
+        """With other candidates: those it has that take part, and all that are to stand beside them."""
+        rows, targets = [], []
+        for row, (gold, own) in enumerate(zip(batch.labels.tolist(), self.choices(batch), strict=True)):
+            left = dict.fromkeys([*(label for label in own.tolist() if label in among), *sorted(beside), gold])
+            if len(left) > 1:
+                rows.append(row)
+                targets.append([gold, *left])
+        return Batch(batch.tokens.take(rows), Ragged.from_rows(targets))
 
     def losses(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The mean over each example's pairs."""
@@ -73,9 +80,8 @@ class Ranking(Problem):
         return sums.index_add(0, owners, _pair_losses(logits, batch)) / counts
 
     def wanted(self, batch: Batch, outputs: int) -> torch.Tensor:
-        """One for the pair with the label, minus one for the others: there is only one output to tell them apart."""
-        right = torch.from_numpy(_right(batch)).unsqueeze(1)
-        return 2 * right.to(torch.int64) - 1
+        """One for the pair with the label, zero for the others."""
+        return torch.from_numpy(_right(batch)).unsqueeze(1).to(torch.int64)
 
     def row_counts(self, batch: Batch) -> Integers:
         """One a pair."""
