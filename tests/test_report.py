@@ -58,6 +58,7 @@ def make_result(method="replay", seed=1, accuracy=0.75, tasks=TASKS, lifelong=Tr
             "replay_rate": 0.0098,
             "memory_entries": 1150 if lifelong else 0,
             "memory_bytes": 2_500_000 if lifelong else 0,
+            "method_bytes": 0,
             "parameters_trained": 10,
             "peak_device_bytes": 0,
         },

@@ -68,6 +68,8 @@ class Ledger:
     test: Meter = field(default_factory=Meter)
     memory_entries: int = 0
     memory_bytes: int = 0
+    method_bytes: int = 0
+    """What the method holds in the end beside the memory's examples, its network and the optimiser."""
     parameters_trained: int = 0
 
     @property
@@ -88,5 +90,5 @@ class Ledger:
         """Go on counting from a saved ledger, in place: other parts hold on to these meters."""
         for meter in ("train", "test"):
             vars(getattr(self, meter)).update(state[meter])
-        for name in ("memory_entries", "memory_bytes", "parameters_trained"):
+        for name in ("memory_entries", "memory_bytes", "method_bytes", "parameters_trained"):
             setattr(self, name, state[name])

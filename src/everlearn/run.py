@@ -159,6 +159,7 @@ def _resume(folder: RunFolder, experiment: Experiment, recorder: Recorder, scree
 
 def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dict[str, Any]:
     """Everything worth knowing about a run that has ended."""
+    experiment.ledger.method_bytes = experiment.method.bytes_kept()
     return {
         "everlearn": __version__,
         "method": config.method.method,

@@ -75,6 +75,11 @@ class Encoder(nn.Module):
         """The weights by the names that the model has for them."""
         return self.skeleton.named_weights(self.weights, self.kept)
 
+    @property
+    def weight_bytes(self) -> int:
+        """What the weights take up."""
+        return self.weights.nbytes + self.kept.nbytes
+
     def whole_model(self) -> nn.Module:
         """The transformers model with the weights of this moment, for use without everlearn."""
         model = copy.deepcopy(self.skeleton.model)

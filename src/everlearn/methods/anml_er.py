@@ -68,6 +68,12 @@ class ANMLER(MAMLER):
             return super().build_network(parts)
         return ModulatedNetwork(parts.encoder, parts.problem.head(parts.encoder.width))
 
+    def bytes_kept(self) -> int:
+        """With the neuromodulator's frozen encoder."""
+        network = self.network
+        copied = network.modulator.encoder.weight_bytes if isinstance(network, ModulatedNetwork) else 0
+        return super().bytes_kept() + copied
+
     @torch.no_grad()
     def signals(self, batch: Batch) -> Weights:
         """Before, gate and after for each example (the first of its candidates, where it has some)."""

@@ -152,10 +152,30 @@ class Method(ABC):
         """What goes on inside for each example, by name, for figures; most methods have nothing to show."""
         return {}
 
+    def bytes_kept(self) -> int:
+        """What it holds beside encoder, head, optimiser and the memory's examples; a frozen copy is added to it."""
+        return _bytes_in({name: kept for name, kept in self.state().items() if name not in ("weights", "optimiser")})
+
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on later, as nested dicts of plain values, arrays and tensors."""
+        """Everything needed to go on later, as nested dicts of plain values, arrays and tensors.
+
+        Under `weights` and `optimiser` the network that is trained, and its moments.
+        """
 
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a saved state."""
+
+
+def _bytes_in(kept: Any) -> int:
+    """Of all arrays and tensors in a nested state.
+
+    >>> _bytes_in({"a": [np.zeros(3), torch.zeros(2)], "b": {"c": 7}})
+    32
+    """
+    if isinstance(kept, torch.Tensor | np.ndarray):
+        return kept.nbytes
+    if isinstance(kept, dict):
+        return sum(map(_bytes_in, kept.values()))
+    return sum(map(_bytes_in, kept)) if isinstance(kept, list | tuple) else 0

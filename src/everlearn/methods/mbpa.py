@@ -25,6 +25,10 @@ class MbPA(Replay):
         """With the keys."""
         self.memory.write(batch, list(self.keys(batch)))
 
+    def bytes_kept(self) -> int:
+        """With the encoder that makes the keys."""
+        return super().bytes_kept() + self.keys.bytes_kept
+
     def predictor(self) -> Predictor:
         """The network of this moment and the memory of this moment."""
         network, meter = self.copy_for_testing(), self.ledger.test

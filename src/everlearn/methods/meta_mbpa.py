@@ -69,6 +69,10 @@ class MetaMbPA(SparseReplay):
         rows = np.flatnonzero(self._writing.random(len(batch)) < chances)
         self.memory.write(batch.take(rows), list(keys[rows]))
 
+    def bytes_kept(self) -> int:
+        """With the encoder that makes the keys."""
+        return super().bytes_kept() + self.keys.bytes_kept
+
     def predictor(self) -> Predictor:
         """Adapted once, to as many random examples as there are neighbours; then it predicts any number."""
         network = self.copy_for_testing()

@@ -28,6 +28,11 @@ class Keys:
         view._encoder = self._encoder.counting_on(meter)
         return view
 
+    @property
+    def bytes_kept(self) -> int:
+        """What the copy takes up."""
+        return self._encoder.weight_bytes
+
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Floats:
         """One key an example."""

@@ -31,6 +31,7 @@ class LedgerDict(TypedDict):
     replay_rate: float
     memory_entries: int
     memory_bytes: int
+    method_bytes: int
     parameters_trained: int
     peak_device_bytes: int
 
