@@ -13,6 +13,7 @@ import torch
 
 from everlearn.methods import METHODS
 from everlearn.methods.gradient import GradientMethod
+from everlearn.run_folder import damage
 
 SMALL = [
     *("--encoder", "tiny", "--device", "cpu", "--batch-size", "4", "--support-batches", "2"),
@@ -375,10 +376,31 @@ def test_a_run_folder_whose_configuration_is_damaged(everlearn, refused_run, hom
     assert "config.yaml cannot be read" in refused_run("--resume")
 
 
-def test_a_result_that_is_damaged(everlearn, refused_run, home):
+@pytest.mark.parametrize(
+    ("name", "damaged", "reason"),
+    [
+        ("result.json", lambda text: '{"accuracy": ', "result.json does not match its checksum"),
+        ("result.json", lambda text: text.replace('"seed": ', '"seed": 1'), "result.json does not match its checksum"),
+        ("ledger.json", lambda text: "{}", "ledger.json does not match its checksum"),
+        ("checksums.json", lambda text: "[]", "config.yaml does not match its checksum"),
+        ("checksums.json", lambda text: text[:20], "checksums.json cannot be read"),
+        ("checksums.json", None, "checksums.json is missing"),
+        ("ledger.json", None, "ledger.json cannot be read"),
+    ],
+)
+def test_a_result_that_is_damaged(everlearn, refused_run, home, name, damaged, reason):
     good_run(everlearn)
-    (home / "out" / "result.json").write_text('{"accuracy": ')
-    assert "result.json is damaged" in refused_run("--resume")
+    path = home / "out" / name
+    if damaged:
+        path.write_text(damaged(path.read_text()))
+    else:
+        path.unlink()
+    sentence = refused_run("--resume")
+    assert f"result.json is damaged ({reason})" in sentence
+    assert "delete it and go on with --resume" in sentence
+    (home / "out" / "result.json").unlink()
+    good_run(everlearn, "--resume")
+    assert damage(home / "out") is None
 
 
 def test_out_is_a_file(refused_run):

@@ -71,6 +71,7 @@ def test_a_run_folder_holds_everything(everlearn, stream, tmp_path):
     everlearn("run", *stream, "--out", tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "checkpoints",
+        "checksums.json",
         "config.yaml",
         "ledger.json",
         "metrics.jsonl",

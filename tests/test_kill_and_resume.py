@@ -18,6 +18,7 @@ from everlearn.comparison import compare_methods
 from everlearn.config import Config
 from everlearn.progress import Screen
 from everlearn.run import run
+from everlearn.run_folder import damage
 from support import CAUSAL_LENGTH, causal_folder, writes_texts
 
 # Children are forked from a server that has done the slow imports already, and nothing else.
@@ -127,10 +128,12 @@ DEATHS = {
     "while an old checkpoint goes": Death("everlearn.checkpoint:shutil.rmtree", 1, "half_the_folder"),
     "after the last checkpoint": Death("everlearn.run_folder:RunFolder.finish", 1),
     "before the ledger is written": Death("everlearn.run_folder:write_text", 2),
-    "before the result is written": Death("everlearn.run_folder:write_text", 3),
+    "before the checksums are written": Death("everlearn.run_folder:write_text", 3),
+    "before the result is written": Death("everlearn.run_folder:write_text", 4),
     "before the folder has a configuration": Death("everlearn.run_folder:write_text", 1),
     "while the configuration is written": Death("everlearn.run_folder:os.fsync", 1),
-    "while the result is written": Death("everlearn.run_folder:Path.replace", 3),
+    "while the checksums are written": Death("everlearn.run_folder:Path.replace", 3),
+    "while the result is written": Death("everlearn.run_folder:Path.replace", 4),
 }
 
 # One after the other, each process going on from what the one before it left behind.
@@ -145,7 +148,7 @@ ROW_OF_DEATHS = [
     Death("everlearn.recorder:Recorder._write", 2, "half_the_line"),
     Death(IN_AN_EVALUATION, 2),
     Death("everlearn.run_folder:RunFolder.finish", 1),
-    Death("everlearn.run_folder:write_text", 3),
+    Death("everlearn.run_folder:write_text", 4),
 ]
 
 
@@ -219,6 +222,7 @@ def completed(given, out):
 
 def outcome(out):
     """All that a finished run leaves behind, but for the time it took."""
+    assert damage(out) is None
     checkpoints = sorted((out / "checkpoints").iterdir())
     return {
         "files": sorted(path.name for path in out.iterdir()),
@@ -358,7 +362,7 @@ def test_a_run_without_checkpoints_starts_over(given, undisturbed, tmp_path):
     "death",
     [
         Death(AT_A_BATCH, 60),  # in the second run
-        Death("everlearn.run_folder:Path.replace", 7),
+        Death("everlearn.run_folder:Path.replace", 9),
         Death("everlearn.report.figure:Figure.savefig", 1, "half_the_picture"),
     ],
     ids=["in a run", "while the results are written", "while the figure is written"],

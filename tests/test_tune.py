@@ -9,7 +9,7 @@ import yaml
 
 from everlearn.errors import UserError
 from everlearn.sweep.tune import trials_of, tune
-from sweep_support import RECIPE, make_sweep, results_in, write_recipe
+from sweep_support import RECIPE, SAMPLE, make_sweep, results_in, write_recipe
 
 
 def search_recipe(**changed):
@@ -79,7 +79,8 @@ def test_a_trial_that_failed_is_not_tried_again(tmp_path: Path):
     again, screen = make_sweep(recipe, out)
     assert [outcome.trial.tried for outcome in tune(again)] == [{"lr": 1e-3}]
     left_out = f"runs that failed before and are left out: 1; delete {out / 'logs' / 'given-up'} to try them again"
-    assert screen.said == [left_out, "1 of 2 runs are done already"]
+    reading = f"reading {SAMPLE}, order 1, to see whether finished runs had the same data"
+    assert screen.said == [left_out, reading, "1 of 2 runs are done already"]
 
 
 def test_draws_are_always_the_same_and_can_be_added_to(tmp_path):

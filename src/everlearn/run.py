@@ -17,7 +17,7 @@ from everlearn.methods import Observations
 from everlearn.progress import Screen
 from everlearn.recorder import Recorder
 from everlearn.run_folder import RunFolder
-from everlearn.streams import Benchmark, Task
+from everlearn.streams import Benchmark, Task, fingerprint
 
 
 def run(
@@ -165,6 +165,7 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "method": config.method.method,
         "lifelong": experiment.method.lifelong,
         "stream": benchmark.name,
+        "data": fingerprint(benchmark),
         "order": config.stream.order,
         "encoder": config.encoder.encoder,
         "seed": config.run.seed,

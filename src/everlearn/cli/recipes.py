@@ -51,7 +51,7 @@ def sweep(
     """Carry out every run of a recipe; what is done is skipped, what was stopped goes on."""
     read = read_recipe(recipe)
     means = Means(engine, jobs, together, threads, address, gpus)
-    others = [SweepFolder(path) for path in reuse or ()]
+    others = [SweepFolder.existing(path) for path in reuse or ()]
     screen = Screen()
     Sweep(read, SweepFolder(out), means, screen, parse_data(read, data or ()), others).carry_out(table)
     screen.say(f"all runs are done: `everlearn report {out}` shows them")

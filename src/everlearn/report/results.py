@@ -67,6 +67,8 @@ class ResultDict(TypedDict):
 
     method: str
     stream: str
+    data: str
+    """The fingerprint of what was learned and tested."""
     encoder: str
     order: int | str
     seed: int

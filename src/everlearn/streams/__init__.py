@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from everlearn.errors import unknown
-from everlearn.streams import docstrings, fewrel, file, textcls
+from everlearn.streams import docstrings, fewrel, file, tables, textcls
 from everlearn.streams.base import Benchmark, Embed, StreamConfig, Task
+from everlearn.streams.fingerprint import fingerprint
 from everlearn.streams.stream import Stream, one_pass, pooled, task_ends
 
 
@@ -59,6 +61,15 @@ def load_benchmark(config: StreamConfig, embed: Embed) -> Benchmark:
     return STREAMS[config.stream].load(config, embed)
 
 
+def benchmark_name(stream: str, data: Path | None) -> str:
+    """What the benchmark of a stream is called, without reading it.
+
+    >>> benchmark_name("fewrel", Path("data/fewrel")), benchmark_name("file", Path("data/tickets.csv.gz"))
+    ('fewrel', 'tickets')
+    """
+    return tables.stem(data) if stream == "file" and data else stream
+
+
 __all__ = [
     "STREAMS",
     "Benchmark",
@@ -67,6 +78,8 @@ __all__ = [
     "Stream",
     "StreamConfig",
     "Task",
+    "benchmark_name",
+    "fingerprint",
     "load_benchmark",
     "one_pass",
     "pooled",

@@ -2,10 +2,9 @@
 
 import fcntl
 import json
-import math
 import shutil
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +13,12 @@ import yaml
 from everlearn.config import Config, read_config
 from everlearn.errors import UserError
 from everlearn.report.results import ResultDict
-from everlearn.run_folder import PARTIAL, write_text
+from everlearn.run_folder import CHECKSUMS, PARTIAL, damage, write_text
+from everlearn.streams import benchmark_name
 from everlearn.sweep.plan import PlannedRun, portable
 from everlearn.sweep.recipe import Recipe
 
-KEPT = ("config.yaml", "result.json", "ledger.json", "metrics.jsonl")
+KEPT = ("config.yaml", "result.json", "ledger.json", "metrics.jsonl", CHECKSUMS)
 """What is kept of a finished run beside its TensorBoard events."""
 
 
@@ -36,6 +36,16 @@ class SweepFolder:
         self.logs = path / "logs"
         self.given_up = self.logs / "given-up"
         """A file for each trial of a search that cannot work."""
+
+    @classmethod
+    def existing(cls, path: Path) -> "SweepFolder":
+        """The folder of a sweep that has been begun; any other is refused."""
+        folder = cls(path)
+        if not folder.recipe.is_file():
+            raise UserError(
+                f"{path} is not the folder of a sweep: pass the one that was given to `everlearn sweep --out`."
+            )
+        return folder
 
     def of(self, run: PlannedRun) -> Path:
         """The folder of a run."""
@@ -86,14 +96,15 @@ class SweepFolder:
         folder = self.of(run)
         if not (folder / "result.json").is_file():
             return None
-        stored, result, ledger = _stored(folder), _json(folder / "result.json"), _json(folder / "ledger.json")
-        wanted = portable(run.config)
+        if flaw := damage(folder):
+            raise DamagedError(flaw)
+        stored, wanted = read_config(folder / "config.yaml"), portable(run.config)
         changed = [name for name, value in stored.items() if name in wanted and wanted[name] != value]
         if changed:
             raise DamagedError(f"it was computed with another {', '.join(changed)}")
-        reason = _flaw(result, ledger, run.config)
-        if reason:
-            raise DamagedError(reason)
+        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        if flaw := _flaw(result, run.config, stored.get("data")):
+            raise DamagedError(flaw)
         return cast(ResultDict, result)
 
     def discard(self, run: PlannedRun) -> None:
@@ -109,21 +120,16 @@ class SweepFolder:
         """Whether that was noted."""
         return (self.given_up / run.name).is_file()
 
-    def take_over(self, run: PlannedRun, others: Sequence["SweepFolder"]) -> Path | None:
-        """Copy a finished run from another sweep; from where, if there was one."""
-        for other in others:
-            with suppress(DamagedError):
-                if other.result(run) is not None:
-                    partial = self.runs / f"{run.name}{PARTIAL}"
-                    shutil.rmtree(partial, ignore_errors=True)
-                    partial.mkdir()
-                    for name in KEPT:
-                        if (other.of(run) / name).is_file():
-                            shutil.copyfile(other.of(run) / name, partial / name)
-                    shutil.rmtree(self.of(run), ignore_errors=True)
-                    partial.rename(self.of(run))
-                    return other.path
-        return None
+    def take_over(self, run: PlannedRun, other: "SweepFolder") -> None:
+        """Copy a finished run from another sweep."""
+        partial = self.runs / f"{run.name}{PARTIAL}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for name in KEPT:
+            if (other.of(run) / name).is_file():
+                shutil.copyfile(other.of(run) / name, partial / name)
+        shutil.rmtree(self.of(run), ignore_errors=True)
+        partial.rename(self.of(run))
 
     def can_go_on(self, run: PlannedRun) -> bool:
         """Whether what is there of an unfinished run was begun with these settings and this place of the data."""
@@ -134,37 +140,24 @@ class SweepFolder:
         return not begun.differences(run.config)
 
 
-def _stored(folder: Path) -> dict[str, Any]:
-    try:
-        return read_config(folder / "config.yaml")
-    except UserError as error:
-        raise DamagedError(str(error)) from error
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DamagedError(f"{path.name} cannot be read") from error
-
-
-def _flaw(result: Any, ledger: Any, config: Config) -> str | None:
-    """What is wrong with a result, if anything: every figure that is averaged has to be there and make sense."""
-    if not isinstance(result, dict) or not isinstance(ledger, dict):
-        return "result.json or ledger.json does not hold what a run writes"
+def _flaw(result: dict[str, Any], config: Config, data: str | None) -> str | None:
+    """Why a whole result cannot be averaged, if so; `data` is where its data lay, which may have moved since."""
     missing = sorted(ResultDict.__required_keys__ - result.keys())
-    if missing:
+    if missing:  # an older version wrote it
         return f"result.json lacks {', '.join(missing)}"
-    if result["ledger"] != ledger:
-        return "result.json and ledger.json disagree"
-    said = {"method": config.method.method, "order": config.stream.order, "seed": config.run.seed}
+    said = {
+        "method": config.method.method,
+        "stream": benchmark_name(config.stream.stream, Path(data) if data else None),
+        "order": config.stream.order,
+        "encoder": config.encoder.encoder,
+        "seed": config.run.seed,
+        "split": config.stream.split,
+    }
     for name, value in said.items():
         if result[name] != value:
             return f"result.json says {name} {result[name]!r}, not {value!r}"
-    if not isinstance(result["per_task"], dict) or not result["per_task"]:
-        return "result.json has no accuracy per task"
     for accuracy in (result["accuracy"], *result["per_task"].values()):
-        if not isinstance(accuracy, int | float) or not math.isfinite(accuracy) or not 0 <= accuracy <= 1:
+        if not 0 <= accuracy <= 1:  # nor is a NaN
             return f"result.json holds the accuracy {accuracy!r}"
     return None
 

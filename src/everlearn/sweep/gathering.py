@@ -8,15 +8,14 @@ from everlearn.report.study import Study, StudyRow, StudyTable
 from everlearn.streams import STREAMS
 from everlearn.sweep.folder import DamagedError, SweepFolder
 from everlearn.sweep.plan import PlannedRun, planned
+from everlearn.sweep.reading import Reading
 from everlearn.sweep.recipe import Recipe, Row, Table, read_recipe
 from everlearn.sweep.tune import TRIALS
 
 
 def gather(path: Path) -> Study:
     """Everything that a sweep has found so far; what is missing or damaged is left out and noted."""
-    folder = SweepFolder(path)
-    if not folder.recipe.is_file():
-        raise UserError(f"{path} is not the folder of a sweep: pass the one that was given to `everlearn sweep --out`.")
+    folder = SweepFolder.existing(path)
     recipe = read_recipe(folder.recipe)
     if any(row.search for table in recipe.tables for row in table.rows):
         raise UserError(f"{path} is the folder of a search: what it found is in {path / TRIALS}.")
@@ -32,16 +31,32 @@ def gather(path: Path) -> Study:
 
 
 def _table(recipe: Recipe, table: Table, folder: SweepFolder, notes: list[str]) -> StudyTable:
-    rows = tuple(_row(recipe, table, row, folder, notes) for row in table.rows)
+    found: dict[Reading, set[str]] = {}
+    rows = tuple(_row(recipe, table, row, folder, notes, found) for row in table.rows)
+    mixed = {reading.stream.stream for reading, data in found.items() if len(data) > 1}
+    notes += [
+        f"{table.name}: the runs on {stream} were not all computed on the same data, averages mix them."
+        for stream in sorted(mixed)
+    ]
     problem = STREAMS[rows[0].settings["stream"]].problem
     return StudyTable(table.name, problem, rows, table.per_order, table.curve, table.comparisons)
 
 
-def _row(recipe: Recipe, table: Table, row: Row, folder: SweepFolder, notes: list[str]) -> StudyRow:
+def _row(
+    recipe: Recipe, table: Table, row: Row, folder: SweepFolder, notes: list[str], found: dict[Reading, set[str]]
+) -> StudyRow:
+    """A row with its results; the fingerprints of their data are added to those `found` so far.
+
+    Runs of different orders or sizes differ in their data by right, so they are kept apart.
+    """
     runs = list(planned(recipe, table, row, {}))
-    found = [result for run in runs if (result := _trusted(folder, run, notes)) is not None]
+    results = []
+    for run in runs:
+        if (result := _trusted(folder, run, notes)) is not None:
+            results.append(result)
+            found.setdefault(Reading.of(run.config), set()).add(result["data"])
     settings = runs[0].config.flat()
-    return StudyRow(row.name, settings, row.orders, row.seeds, tuple(found), row.paper, row.expected)
+    return StudyRow(row.name, settings, row.orders, row.seeds, tuple(results), row.paper, row.expected)
 
 
 def _trusted(folder: SweepFolder, run: PlannedRun, notes: list[str]) -> ResultDict | None:

@@ -12,10 +12,12 @@ from everlearn.experiment import draws_on_its_own
 from everlearn.progress import Screen
 from everlearn.report.results import ResultDict
 from everlearn.sweep.board import Board
+from everlearn.sweep.done import Done
 from everlearn.sweep.events import Engine, Job
 from everlearn.sweep.folder import DamagedError, SweepFolder
 from everlearn.sweep.local import LocalEngine
 from everlearn.sweep.plan import PlannedRun, check_before_running, plan
+from everlearn.sweep.reading import Fingerprints
 from everlearn.sweep.recipe import Recipe
 
 ENGINES = ("local", "ray")
@@ -47,6 +49,7 @@ class Sweep:
     screen: Screen
     data: Mapping[str, Path] = field(default_factory=dict)
     reuse: Sequence[SweepFolder] = ()
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
 
     def carry_out(self, only: str | None = None) -> None:
         """Everything of the recipe, or one of its tables, that is not done yet."""
@@ -69,7 +72,9 @@ class Sweep:
             self.screen.say(
                 f"runs that failed before and are left out: {len(hopeless)}; delete {where} to try them again"
             )
-        open_runs = [run for run in runs if run not in hopeless and not self._is_done(run)]
+        open_runs = Done(self.folder, self.reuse, self.fingerprints, self.screen.say).left(
+            [run for run in runs if run not in hopeless]
+        )
         done = len(runs) - len(hopeless) - len(open_runs)
         if done:
             self.screen.say(f"{done} of {len(runs)} runs are done already")
@@ -109,21 +114,6 @@ class Sweep:
             return self.folder.result(run)
         except DamagedError:
             return None
-
-    def _is_done(self, run: PlannedRun) -> bool:
-        try:
-            if self.folder.result(run) is not None:
-                return True
-        except DamagedError as flaw:
-            self.screen.say(f"{run.label}: the result in {self.folder.of(run)} is damaged ({flaw}): computing it again")
-            self.folder.discard(run)
-        taken_from = self.folder.take_over(run, self.reuse)
-        if taken_from:
-            self.screen.say(f"{run.label}: taken from {taken_from}")
-        elif self.folder.of(run).exists() and not self.folder.can_go_on(run):
-            self.screen.say(f"{run.label}: its settings, or the place of its data, have changed: starting over")
-            self.folder.discard(run)
-        return taken_from is not None
 
     def _job(self, run: PlannedRun) -> Job:
         folder = str(self.folder.of(run).absolute())
