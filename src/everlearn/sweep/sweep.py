@@ -14,6 +14,7 @@ from everlearn.report.results import ResultDict
 from everlearn.sweep.board import Board
 from everlearn.sweep.events import Engine, Job
 from everlearn.sweep.folder import DamagedError, SweepFolder
+from everlearn.sweep.layout import check_layouts
 from everlearn.sweep.local import LocalEngine
 from everlearn.sweep.plan import PlannedRun, check_before_running, plan
 from everlearn.sweep.recipe import Recipe
@@ -75,6 +76,7 @@ class Sweep:
             self.screen.say(f"{done} of {len(runs)} runs are done already")
         if not open_runs:
             return
+        check_layouts(self.recipe, open_runs, here=self.means.engine == "local")
         by_name = {run.name: run for run in open_runs}
         jobs = [self._job(run) for run in open_runs]
         if self.means.together > 1:
@@ -99,8 +101,8 @@ class Sweep:
         if failures and not tolerant:
             label, reason = next(iter(failures.items()))
             raise UserError(
-                f"{len(failures)} of {len(runs)} runs failed, the first ({label}) because {reason.rstrip('.')}; the "
-                f"others are kept in {self.folder.path}, and the same command goes on from there."
+                f"{len(failures)} of {len(runs)} runs failed, the first ({label}) because {reason.rstrip('.')}; "
+                f"{others if len(failures) < len(runs) else 'nothing was computed'}."
             )
 
     def result(self, run: PlannedRun) -> ResultDict | None:
