@@ -100,6 +100,7 @@ class Sweep:
                 board.show(event, outcome)
         if failures and not tolerant:
             label, reason = next(iter(failures.items()))
+            others = f"the others are kept in {self.folder.path}, and the same command goes on from there"
             raise UserError(
                 f"{len(failures)} of {len(runs)} runs failed, the first ({label}) because {reason.rstrip('.')}; "
                 f"{others if len(failures) < len(runs) else 'nothing was computed'}."
@@ -154,7 +155,7 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
 
         # A cluster is as large as it is; this machine is shared out like it is among local workers.
         jobs = means.jobs if means.address else at_once
-        return RayEngine(jobs, means.threads, means.gpus, means.address, on_gpu)
+        return RayEngine(jobs, means.threads, means.gpus, means.address, folder.logs, on_gpu)
     raise unknown("engine", means.engine, ENGINES)
 
 
