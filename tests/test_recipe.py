@@ -96,7 +96,7 @@ def test_a_recipe_becomes_runs(tmp_path):
         ("encoder: tiny", "data: /nowhere", "there is no /nowhere", "      data: /nowhere"),
         ("stream: docstrings", "stream: fewrel", "has no data", "      - name: SEQ"),
         ("orders: [1, 2]", "orders: [1, 9]", "docstrings has no order 9", "    orders: [1, 9]"),
-        ("orders: [1, 2]", 'orders: ["torch,skleam"]', "unknown task 'skleam'", '    orders: ["torch,skleam"]'),
+        ("orders: [1, 2]", 'orders: [1, "torch,skleam"]', "unknown task 'skleam'", '    orders: [1, "torch,skleam"]'),
         ("encoder: tiny", "memory: cbsr", "unknown memory policy 'cbsr': did you mean 'cbrs'?", "      memory: cbsr"),
         ("encoder: tiny", "memory: ring", "'ring' needs a bound", "      memory: ring"),
         ("encoder: tiny", "pooling: men", "unknown pooling 'men': did you mean 'mean'?", "      pooling: men"),
@@ -111,6 +111,20 @@ def test_a_recipe_becomes_runs(tmp_path):
         ("[SEQ, MTL]", "[SEQ, MLT]", "unknown row 'MLT': did you mean 'MTL'?", None),
         ("paper_p: 0.01", "paper_p: 2", "paper_p lies between 0 and 1", None),
         ("    seeds:", "    curve: replayrate\n    seeds:", "unknown setting 'replayrate'", "    curve: replayrate"),
+        ("    seeds:", "    curve: [lr]\n    seeds:", "curve is the name of one setting", "    curve: [lr]"),
+        ("    seeds:", "    curve: encoder\n    seeds:", "a setting that is a number", "    curve: encoder"),
+        (
+            "    seeds:",
+            "    curve: memory_capacity\n    seeds:",
+            "'SEQ' has no place on the curve",
+            "      - name: SEQ",
+        ),
+        ("    seeds:", "    trials: 0\n    seeds:", "trials is a whole number of at least 1", "    trials: 0"),
+        ("    seeds:", "    chosen: {sqe: {lr: 1}}\n    seeds:", "unknown method 'sqe'", "    chosen: {sqe: {lr: 1}}"),
+        ("average: 20.8 ± 0.5", "averge: 20.8", "unknown order of this row 'averge': did you mean 'average'?", None),
+        ("average: 20.8 ± 0.5", "9: 20", "unknown order of this row '9'", None),
+        ("[SEQ, MTL]", "[SEQ, SEQ]", "'SEQ' is compared with itself", None),
+        ("paper_p: 0.01", "paper_p: true", "paper_p lies between 0 and 1", None),
         ("    seeds:", "    chosen: no.yaml\n    seeds:", "there is no file", "    chosen: no.yaml"),
         ("title: Something", "title: Something\ntitle: More", "a second time", "title: More"),
     ],
@@ -201,6 +215,15 @@ def test_settings_may_be_chosen_in_several_files_but_once_for_each_method(tmp_pa
     (tmp_path / "two.yaml").write_text("seq: {batch_size: 2}")
     with pytest.raises(UserError, match=r"line \d+: two\.yaml chooses settings for seq a second time"):
         read_recipe(path)
+
+
+def test_a_method_that_nobody_knows_is_named_in_the_file_that_chooses_for_it(tmp_path):
+    content = copy.deepcopy(RECIPE)
+    content["tables"]["relations"]["chosen"] = "chosen.yaml"
+    chosen = tmp_path / "chosen.yaml"
+    chosen.write_text("# a comment\nseq: {lr: 1e-3}\nreplai: {lr: 1e-3}\n")
+    with pytest.raises(UserError, match=f"{re.escape(str(chosen))} line 3: unknown method 'replai'"):
+        read_recipe(write_recipe(tmp_path / "recipe.yaml", content))
 
 
 @pytest.mark.parametrize("stream", ["textcls", "fewrel"])

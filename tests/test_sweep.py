@@ -46,7 +46,7 @@ def job_of(recipe: Path, out: Path) -> Job:
     return Job(planned.name, planned.label, "seq", planned.config.flat(), str(out / "runs" / planned.name), 1)
 
 
-def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path):
+def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path, monkeypatch):
     recipe, out = write_recipe(tmp_path / "recipe.yaml"), tmp_path / "out"
     sweep, screen = make_sweep(recipe, out)
     sweep.carry_out()
@@ -59,7 +59,9 @@ def test_a_sweep_does_what_single_runs_do_and_only_once(tmp_path):
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
     again, screen = make_sweep(recipe, out)
-    again.carry_out()
+    with monkeypatch.context() as nothing_is_laid_out:
+        nothing_is_laid_out.delattr("everlearn.sweep.sweep.check_layouts")
+        again.carry_out()
     reading = f"reading {SAMPLE}, order 1, to see whether finished runs had the same data"
     assert screen.said == [reading, "4 of 4 runs are done already"]
     assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")} == before
@@ -202,13 +204,19 @@ def test_a_worker_that_is_replaced_leaves_its_number(tmp_path, monkeypatch):
 
 def test_a_run_that_cannot_work_is_reported_at_the_end(tmp_path):
     content = one_table(rows=("SEQ", "OML-ER"), seeds=[42])
-    content["tables"]["relations"]["rows"][1]["trained_layers"] = 7
-    sweep, screen = make_sweep(write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out")
-    reason = r"1 of 2 runs failed, the first \(OML-ER, order 1, seed 42\) because the encoder has 2 layers, not 7"
+    content["tables"]["relations"]["rows"][0]["lr"] = 1e9
+    recipe = write_recipe(tmp_path / "recipe.yaml", content)
+    sweep, screen = make_sweep(recipe, tmp_path / "out")
+    reason = r"1 of 2 runs failed, the first \(SEQ, order 1, seed 42\) because .*finite number.*; the others are kept"
     with pytest.raises(UserError, match=reason):
         sweep.carry_out()
     assert len(results_in(tmp_path / "out")) == 1
-    assert any("failed: the encoder has 2 layers" in line for line in screen.said)
+    assert any("failed: " in line and "finite number" in line for line in screen.said)
+
+    del content["tables"]["relations"]["rows"][1]
+    sweep, _ = make_sweep(write_recipe(recipe, content), tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"1 of 1 runs failed, .*; nothing was computed\.$"):
+        sweep.carry_out()
 
 
 def test_a_sweep_that_is_killed_leaves_no_worker_behind_and_goes_on(tmp_path):

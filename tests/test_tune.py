@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sweep_support import RECIPE, SAMPLE, make_sweep, results_in, write_recipe
 
 
 def search_recipe(**changed):
-    content = copy.deepcopy(RECIPE)
+    content = {**copy.deepcopy(RECIPE), "command": "everlearn tune small.yaml"}
     table = content["tables"]["relations"]
     table["settings"].update(val_size=30, train_size=60)
     del table["compare"]
@@ -51,6 +52,14 @@ def test_a_search_finds_the_best_and_goes_on(tmp_path: Path, everlearn):
         assert finalist["by_seed"][0] == first
         assert outcome.mean == pytest.approx(finalist["accuracy"])
         assert chosen[name.lower()] == {key: finalist[key] for key in outcome.trial.tried}
+
+    told = [line for line in (out / "chosen.yaml").read_text().splitlines() if line.startswith("# ")]
+    assert told[:2] == ["# A small sweep", "# everlearn tune small.yaml"]
+    by_row = {outcome.trial.row.name: outcome.mean for outcome in best}
+    assert set(told[2:]) == {
+        f"# SEQ: {by_row['SEQ']:.1%} on validation data with 2 seeds, the best of 2 trials",
+        f"# REPLAY: {by_row['REPLAY']:.1%} on validation data with 2 seeds, the best of 4 trials",
+    }
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
     code, _, error = everlearn("tune", recipe, "--out", out)
@@ -108,10 +117,33 @@ def test_draws_are_always_the_same_and_can_be_added_to(tmp_path):
             {"trials": "many", "rows": [{"name": "S", "method": "seq", "search": {"lr": [1]}}]},
             "trials is a whole number",
         ),
+        *(
+            ({"rows": [{"name": "SEQ", "method": "seq", "search": {"lr": [1e-3], **search}}]}, message)
+            for search, message in (
+                ({"seed": [1, 2]}, "seed cannot be searched for"),
+                ({"order": [1, 2]}, "order cannot be searched for"),
+                ({"split": ["validation"]}, "split cannot be searched for"),
+                ({"method": ["seq", "replay"]}, "method cannot be searched for"),
+                ({"pooling": ["mean", "men"]}, "unknown pooling 'men': did you mean 'mean'?"),
+                ({"memory": ["cbrs", "cbsr"]}, "unknown memory policy 'cbsr'"),
+                ({"head_lr": [1e-3, "fast"]}, "head_lr must be a number, not 'fast'"),
+                ({"head_lr": [1e-3, 0.001]}, "head_lr 0.001 stands here twice"),
+                ({"replayrate": [0.1]}, "unknown setting 'replayrate'"),
+            )
+        ),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused_with_its_line(tmp_path, changed, message):
     path = write_recipe(tmp_path / "recipe.yaml", search_recipe(**changed))
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=re.escape(message)) as caught:
         trials_in(path, tmp_path)
     assert f"{path} line " in str(caught.value)
+
+
+def test_a_value_that_cannot_work_by_itself_is_named_where_it_stands(tmp_path):
+    rows = [{"name": "SEQ", "method": "seq", "search": {"lr": [1e-3, 1e-2, -1]}}]
+    path = write_recipe(tmp_path / "recipe.yaml", search_recipe(rows=rows))
+    with pytest.raises(UserError, match="lr must be greater than 0, not -1") as caught:
+        trials_in(path, tmp_path)
+    line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if text.strip() == "- -1")
+    assert str(caught.value).startswith(f"{path} line {line}: ")

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from everlearn.encoders import POOLINGS, PRECISIONS, EncoderConfig
 from everlearn.episodes import replay_size
 from everlearn.errors import UserError, unknown
 from everlearn.memory import MemoryConfig
-from everlearn.memory.known_policies import make_policy
+from everlearn.memory.known_policies import POLICIES, make_policy
 from everlearn.methods import MethodConfig, find_method
 from everlearn.settings import setting
 from everlearn.streams import StreamConfig
@@ -95,26 +95,12 @@ class Config:
     def _problems(self) -> Iterator[str]:
         method = self.method
         for name, value in self.flat().items():
-            if isinstance(value, float) and not math.isfinite(value):
-                yield f"{name} must be a finite number, not {value}."
-            positive = name.endswith("_lr") or name in _POSITIVE
-            if positive and value is not None and value <= 0:
-                yield f"{name} must be greater than 0, not {value}."
-            if name in _SHARES and value is not None and not 0 <= value <= 1:
-                yield f"{name} must lie between 0 and 1, not {value}."
-            if name in _CHOICES and value not in _CHOICES[name]:
-                yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
-            if name in _LEAST and value is not None and value < _LEAST[name]:
-                yield f"{name} must be at least {_LEAST[name]}, not {value}."
+            yield from _flaws(name, value)
         if self.encoder.freeze_encoder and self.encoder.trained_layers is not None:
             yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
         if self.encoder.freeze_encoder and method.method == "gem" and method.gem_gradients == "lora":
             yield "gem_gradients lora adapts the encoder, which freeze_encoder forbids: choose one of the two."
         make_policy(self.memory.memory, self.memory.memory_capacity)
-        for name, known in (("pooling", POOLINGS), ("precision", PRECISIONS)):
-            value = getattr(self.encoder, name)
-            if value not in ("auto", *known):
-                yield str(unknown(name, value, ("auto", *known)))
         kind = find_method(method.method)
         if (kind.replays or kind.generates) and method.replay:
             if method.replay_interval < method.batch_size:
@@ -164,6 +150,46 @@ _CHOICES = {
     "local_adaptation": ("head", "full"),
     "gem_gradients": ("head", "lora"),
 }
+_NAMED: dict[str, tuple[str, Collection[str]]] = {
+    "memory": ("memory policy", POLICIES),
+    "pooling": ("pooling", ("auto", *POOLINGS)),
+    "precision": ("precision", ("auto", *PRECISIONS)),
+}
+"""Settings whose value is one of many names: what it names, and the names there are."""
+
+
+def check_setting(name: str, value: Any) -> Any:
+    """The value as the setting's type; refused if it cannot work whatever the other settings are.
+
+    >>> check_setting("batch_size", "8")
+    8
+    """
+    known = {declared.name: declared for _, declared in settings()}
+    if name not in known:
+        raise unknown("setting", name, known)
+    converted = _coerce(known[name], value)
+    for message in _flaws(name, converted):
+        raise UserError(message)
+    return converted
+
+
+def _flaws(name: str, value: Any) -> Iterator[str]:
+    """What is wrong with a setting's value by itself."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{name} must be a finite number, not {value}."
+    positive = name.endswith("_lr") or name in _POSITIVE
+    if positive and value is not None and value <= 0:
+        yield f"{name} must be greater than 0, not {value}."
+    if name in _SHARES and value is not None and not 0 <= value <= 1:
+        yield f"{name} must lie between 0 and 1, not {value}."
+    if name in _CHOICES and value not in _CHOICES[name]:
+        yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
+    if name in _LEAST and value is not None and value < _LEAST[name]:
+        yield f"{name} must be at least {_LEAST[name]}, not {value}."
+    if name in _NAMED:
+        kind, names = _NAMED[name]
+        if value not in names:
+            yield str(unknown(kind, value, names))
 
 
 def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:

@@ -15,13 +15,14 @@ from everlearn.encoders import EncoderConfig, Tokenizer, load_encoder
 from everlearn.errors import UserError
 from everlearn.evaluation.evaluator import TestSet
 from everlearn.evaluation.history import History
+from everlearn.examples import Example
 from everlearn.feed import Feed
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory
 from everlearn.methods import Method, Parts, find_method
 from everlearn.problems import Classification, NegativeRefresher, OpenClassification, Problem, Ranking
 from everlearn.seeding import generator
-from everlearn.streams import Benchmark, Stream, load_benchmark, one_pass, pooled, task_ends
+from everlearn.streams import Benchmark, Stream, Task, load_benchmark, one_pass, pooled, task_ends
 
 _DRAWING = threading.Lock()
 """Fresh weights come from PyTorch's own generator. There is one: runs that share a process take turns with it."""
@@ -76,6 +77,20 @@ def draws_on_its_own(config: Config) -> bool:
     return config.encoder.dropout == 0 and not find_method(config.method.method).generates
 
 
+def check_fit(config: Config, benchmark: Benchmark) -> None:
+    """Refuse settings that do not go with this benchmark, before anything is built."""
+    ranks = benchmark.problem == "ranking"
+    if config.method.open_classes and ranks:
+        raise UserError(f"--open-classes is for classification: {benchmark.name} has its candidates given.")
+    if config.memory.refresh_negatives and not ranks:
+        raise UserError(f"--refresh-negatives is for streams with candidates: {benchmark.name} has none.")
+    split = config.stream.split
+    for task in benchmark.tasks:
+        if not _tested(task, split):
+            option = "--test-size" if split == "test" else "--val-size"
+            raise UserError(f"the task '{task.name}' has no {split} examples: ask for some with {option}.")
+
+
 def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
     """All parts of the run that `config` describes."""
     with _DRAWING:
@@ -83,6 +98,7 @@ def build_experiment(config: Config, benchmark: Benchmark) -> Experiment:
 
 
 def _built(config: Config, benchmark: Benchmark) -> Experiment:
+    check_fit(config, benchmark)
     device = choose_device(config.run.device)
     seed = config.run.seed
     # PyTorch's own generator, which draws fresh weights and dropout, is seeded like every other owner.
@@ -134,8 +150,6 @@ def benchmark_for(config: Config) -> Benchmark:
 
 def _problem(config: Config, benchmark: Benchmark, tokenizer: Tokenizer) -> Problem:
     if benchmark.problem == "ranking":
-        if config.method.open_classes:
-            raise UserError(f"--open-classes is for classification: {benchmark.name} has its candidates given.")
         return Ranking(benchmark.labels, tokenizer)
     if config.method.open_classes:
         return OpenClassification(benchmark.labels)
@@ -145,8 +159,6 @@ def _problem(config: Config, benchmark: Benchmark, tokenizer: Tokenizer) -> Prob
 def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None:
     if not config.memory.refresh_negatives:
         return None
-    if benchmark.problem != "ranking":
-        raise UserError(f"--refresh-negatives is for streams with candidates: {benchmark.name} has none.")
     most = max(len(example.candidates) for task in benchmark.tasks for example in task.pool or task.train)
     return NegativeRefresher(most - 1, config.run.seed)
 
@@ -175,16 +187,13 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def _tested(task: Task, split: str) -> Sequence[Example]:
+    """The examples that a task is evaluated on."""
+    return task.test if split == "test" else task.validation
+
+
 def _test_sets(config: Config, benchmark: Benchmark, problem: Problem, tokenizer: Tokenizer) -> list[TestSet]:
-    sets = []
-    for task in benchmark.tasks:
-        examples = task.test if config.stream.split == "test" else task.validation
-        if not examples:
-            raise UserError(
-                f"the task '{task.name}' has no {config.stream.split} examples: "
-                "ask for some with --test-size or --val-size."
-            )
-        sets.append((task.name, examples))
+    sets = [(task.name, _tested(task, config.stream.split)) for task in benchmark.tasks]
     if benchmark.joint_test:
         together = [example for _, examples in sets for example in examples]
         owners = [name for name, examples in sets for _ in examples]

@@ -11,7 +11,7 @@ from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.recipe import read_recipe
 from everlearn.sweep.reporting import write_report
 from everlearn.sweep.sweep import Means, Sweep, parse_data
-from everlearn.sweep.tune import CHOSEN, TRIALS, flat_settings
+from everlearn.sweep.tune import CHOSEN, TRIALS, counted, flat_settings
 from everlearn.sweep.tune import tune as search
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe: a YAML file such as recipes/smoke.yaml.")]
@@ -75,9 +75,8 @@ def tune(
     means = Means(engine, jobs, together, threads, address, gpus)
     best = search(Sweep(read, SweepFolder(out), means, screen, parse_data(read, data or ())))
     for outcome in best:
-        seeds = f"{len(outcome.accuracies)} seed{'s' if len(outcome.accuracies) > 1 else ''}"
         tried = flat_settings(outcome.trial.tried)
-        screen.say(f"{outcome.trial.row.name}: {outcome.mean:.1%} on validation data ({seeds}) with {tried}")
+        screen.say(f"{outcome.trial.row.name}: {outcome.mean:.1%} on validation data ({counted(outcome)}) with {tried}")
     screen.say(f"chosen settings: {out / CHOSEN}; all trials: {out / TRIALS}")
 
 

@@ -96,7 +96,8 @@ def _examples(task: str, split: str, size: int | None) -> list[Example]:
     if size is None:
         turns = [entry for entry in turns if entry[0] < TEXTS_PER_CLASS[split]]
     elif size > len(turns):
-        raise UserError(f"the task '{task}' has {len(turns)} {split} examples: ask for no more (you asked for {size}).")
+        option = {"train": "--train-size", "validation": "--val-size", "test": "--test-size"}[split]
+        raise UserError(f"the task '{task}' has {len(turns)} {split} examples, too few for {option} {size}: lower it.")
     return [Example(text, label) for _, label, text in turns[:size]]
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from everlearn.config import Config, settings, value_type
 from everlearn.encoders import check_encoder
 from everlearn.errors import UserError, unknown
+from everlearn.methods import find_method
 from everlearn.streams import STREAMS
 from everlearn.sweep.recipe import Recipe, Row, Table
 from everlearn.sweep.source import Place
@@ -70,9 +71,10 @@ def planned_run(
         if config.stream.stream not in STREAMS:
             raise unknown("stream", config.stream.stream, STREAMS)
     except UserError as error:
-        raise recipe.source.error(_cause(recipe, row, given, str(error)), str(error)) from error
-    if table.curve is not None and table.curve not in _DEFAULTS:
-        raise recipe.source.error((*table.place, "curve"), str(unknown("setting", str(table.curve), _DEFAULTS)))
+        raise recipe.source.error(cause(recipe, row.place, given, str(error)), str(error)) from error
+    if table.curve and find_method(config.method.method).lifelong and config.flat()[table.curve] is None:
+        message = f"'{row.name}' has no place on the curve of this table: give it a {table.curve}."
+        raise recipe.source.error(_stated(recipe, row.place, table.curve), message)
     return PlannedRun(run_name(config, given), row.name, config, row.place)
 
 
@@ -132,11 +134,16 @@ def _found(recipe: Recipe, given: Mapping[str, Any], data: Mapping[str, Path]) -
     return {**found, "data": moved} if moved else found
 
 
-def _cause(recipe: Recipe, row: Row, given: Mapping[str, Any], message: str) -> Place:
-    """The entry that an error speaks of: the setting that its message names first."""
-    mentions = {name: re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) for name in given}
-    named = sorted((match.start(), name) for name, match in mentions.items() if match)
-    return _stated(recipe, row.place, named[0][1]) if named else row.place
+def cause(recipe: Recipe, row: Place, names: Iterable[str], message: str) -> Place:
+    """The entry that an error speaks of: the setting that its message names first, one named as an option above all."""
+    found: list[tuple[bool, int, Place]] = []
+    for name in names:
+        place = _stated(recipe, row, name)
+        option = re.search(rf"--{re.escape(name.replace('_', '-'))}(?![\w-])", message)
+        match = option or re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message)
+        if match and place != row:
+            found.append((option is None, match.start(), place))
+    return min(found, key=lambda entry: entry[:2])[2] if found else row
 
 
 def _stated(recipe: Recipe, row: Place, name: str) -> Place:

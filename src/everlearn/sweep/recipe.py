@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from everlearn.config import settings, value_type
 from everlearn.errors import UserError, unknown
+from everlearn.methods import METHODS
 from everlearn.report.results import Spread
 from everlearn.report.study import PlannedTest
+from everlearn.sweep.search import read_search
 from everlearn.sweep.source import Place, Source, read_source
 
 NOT_MEASURED = "not measured yet"
@@ -117,14 +120,14 @@ def _table(source: Source, name: str, content: Any) -> Table:
     if not isinstance(per_order, bool):
         raise source.error((*place, "per_order"), f"per_order is true or false, not {per_order!r}.")
     trials, finalists = content.get("trials"), content.get("finalists", 0)
-    for key, value in (("trials", trials), ("finalists", finalists)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise source.error((*place, key), f"{key} is a whole number, not {value!r}.")
+    for key, value, least in (("trials", trials, 1), ("finalists", finalists, 0)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+            raise source.error((*place, key), f"{key} is a whole number of at least {least}, not {value!r}.")
     return Table(
         name=name,
         rows=rows,
         per_order=per_order,
-        curve=content.get("curve"),
+        curve=_curve(source, (*place, "curve"), content.get("curve")),
         comparisons=tuple(_comparisons(source, (*place, "compare"), content.get("compare", []), names)),
         trials=trials,
         finalists=finalists,
@@ -144,21 +147,19 @@ def _row(
         raise source.error(place, "a row has a `name:` and the settings in which it differs.")
     own = {key: value for key, value in content.items() if key not in ROW_KEYS}
     method = own.get("method", shared.get("method"))
-    for settings, where in ((shared, (*place[:2], "settings")), (own, place)):
+    for given, where in ((shared, (*place[:2], "settings")), (own, place)):
         for axis, key in (("order", "orders"), ("seed", "seeds")):
-            if axis in settings:
+            if axis in given:
                 raise source.error((*where, axis), f"write `{key}:` with a list, not {axis}.")
-    search = content.get("search", {})
-    if not isinstance(search, dict) or not all(isinstance(values, list) and values for values in search.values()):
-        raise source.error((*place, "search"), "search holds `setting: [value, value, …]` lines.")
+    orders = tuple(map(str, _list(source, place, content, table, "orders", ["1"], (str, int))))
     return Row(
         name=str(content["name"]),
         settings={**shared, **chosen.get(str(method), {}), **own},
-        orders=tuple(map(str, _list(source, place, content, table, "orders", ["1"], (str, int)))),
+        orders=orders,
         seeds=tuple(_list(source, place, content, table, "seeds", [42], (int,))),
-        paper=_figures(source, (*place, "paper"), content.get("paper")),
-        expected=_figures(source, (*place, "expected"), content.get("expected")),
-        search=search,
+        paper=_figures(source, (*place, "paper"), content.get("paper"), orders),
+        expected=_figures(source, (*place, "expected"), content.get("expected"), orders),
+        search=read_search(source, (*place, "search"), content.get("search", {})),
         place=place,
     )
 
@@ -181,16 +182,34 @@ def _list(
     return list(values)
 
 
-def _figures(source: Source, place: Place, content: Any) -> Figures:
+def _curve(source: Source, place: Place, setting: Any) -> str | None:
+    """The setting that a figure is drawn along: there have to be numbers."""
+    if setting is None:
+        return None
+    kinds = {declared.name: value_type(declared)[0] for _, declared in settings()}
+    if not isinstance(setting, str):
+        raise source.error(place, f"curve is the name of one setting, such as replay_rate, not {setting!r}.")
+    if setting not in kinds:
+        raise source.error(place, str(unknown("setting", setting, kinds)))
+    if kinds[setting] not in (int, float):
+        raise source.error(place, f"curve needs a setting that is a number, as replay_rate is and {setting} is not.")
+    return setting
+
+
+def _figures(source: Source, place: Place, content: Any, orders: Sequence[str]) -> Figures:
     """`75.7 ± 0.4`, or one for each order; nothing where it says that there is none yet."""
     if content is None or content == NOT_MEASURED:
         return {}
-    try:
-        if isinstance(content, dict):
-            return {str(key): figure(value) for key, value in content.items()}
-        return {AVERAGE: figure(content)}
-    except UserError as error:
-        raise source.error(place, str(error)) from error
+    found = {}
+    for key, value in content.items() if isinstance(content, dict) else [(AVERAGE, content)]:
+        where = (*place, key) if isinstance(content, dict) else place
+        if key not in (*orders, AVERAGE):
+            raise source.error(where, str(unknown("order of this row", key, (*orders, AVERAGE))))
+        try:
+            found[key] = figure(value)
+        except UserError as error:
+            raise source.error(where, str(error)) from error
+    return found
 
 
 def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str]) -> list[PlannedTest]:
@@ -206,7 +225,9 @@ def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str
         for row in map(str, rows):
             if row not in names:
                 raise source.error((*where, "rows"), str(unknown("row", row, names)))
-        if p is not None and (not isinstance(p, int | float) or not 0 <= p <= 1):
+        if str(rows[0]) == str(rows[1]):
+            raise source.error((*where, "rows"), f"'{rows[0]}' is compared with itself: name two rows.")
+        if p is not None and (not isinstance(p, int | float) or isinstance(p, bool) or not 0 <= p <= 1):
             raise source.error((*where, "paper_p"), f"paper_p lies between 0 and 1, it is not {p!r}.")
         found.append(PlannedTest(str(rows[0]), str(rows[1]), p))
     return found
@@ -228,7 +249,8 @@ def _from_files(source: Source, place: Place, names: Sequence[Any]) -> Mapping[s
         path = source.path.parent / name
         if not path.is_file():
             raise source.error(place, f"there is no file {path} of chosen settings.")
-        own = _by_method(source, place, read_source(path).content)
+        file = read_source(path)
+        own = _by_method(file, (), file.content)
         if twice := found.keys() & own.keys():
             raise source.error(place, f"{name} chooses settings for {', '.join(sorted(twice))} a second time.")
         found.update(own)
@@ -238,6 +260,9 @@ def _from_files(source: Source, place: Place, names: Sequence[Any]) -> Mapping[s
 def _by_method(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(value, dict) for value in content.values()):
         raise source.error(place, "chosen holds, for each method, the settings chosen for it.")
+    for method in content:
+        if method not in METHODS:
+            raise source.error((*place, method), str(unknown("method", method, METHODS)))
     return content
 
 

@@ -15,6 +15,7 @@ from everlearn.sweep.board import Board
 from everlearn.sweep.done import Done
 from everlearn.sweep.events import Engine, Job
 from everlearn.sweep.folder import DamagedError, SweepFolder
+from everlearn.sweep.layout import check_layouts
 from everlearn.sweep.local import LocalEngine
 from everlearn.sweep.plan import PlannedRun, check_before_running, plan
 from everlearn.sweep.reading import Fingerprints
@@ -80,6 +81,7 @@ class Sweep:
             self.screen.say(f"{done} of {len(runs)} runs are done already")
         if not open_runs:
             return
+        check_layouts(self.recipe, open_runs, here=self.means.engine == "local")
         by_name = {run.name: run for run in open_runs}
         jobs = [self._job(run) for run in open_runs]
         if self.means.together > 1:
@@ -103,9 +105,10 @@ class Sweep:
                 board.show(event, outcome)
         if failures and not tolerant:
             label, reason = next(iter(failures.items()))
+            others = f"the others are kept in {self.folder.path}, and the same command goes on from there"
             raise UserError(
-                f"{len(failures)} of {len(runs)} runs failed, the first ({label}) because {reason.rstrip('.')}; the "
-                f"others are kept in {self.folder.path}, and the same command goes on from there."
+                f"{len(failures)} of {len(runs)} runs failed, the first ({label}) because {reason.rstrip('.')}; "
+                f"{others if len(failures) < len(runs) else 'nothing was computed'}."
             )
 
     def result(self, run: PlannedRun) -> ResultDict | None:
@@ -142,7 +145,7 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
 
         # A cluster is as large as it is; this machine is shared out like it is among local workers.
         jobs = means.jobs if means.address else at_once
-        return RayEngine(jobs, means.threads, means.gpus, means.address, on_gpu)
+        return RayEngine(jobs, means.threads, means.gpus, means.address, folder.logs, on_gpu)
     raise unknown("engine", means.engine, ENGINES)
 
 

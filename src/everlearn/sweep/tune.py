@@ -14,7 +14,7 @@ from everlearn.errors import UserError
 from everlearn.run_folder import write_text
 from everlearn.seeding import generator
 from everlearn.sweep.plan import PlannedRun, check_before_running, planned_run
-from everlearn.sweep.recipe import Row, Table
+from everlearn.sweep.recipe import Recipe, Row, Table
 from everlearn.sweep.sweep import Sweep
 
 CHOSEN, TRIALS = "chosen.yaml", "trials.jsonl"
@@ -67,7 +67,7 @@ def tune(sweep: Sweep) -> list[Outcome]:
         if not outcomes:
             raise UserError(f"every trial failed: see {sweep.folder.logs}.")
         best = [_best(own) for own in _by_row(outcomes).values()]
-        _write(sweep.folder.path, best, outcomes)
+        _write(sweep.recipe, sweep.folder.path, best, outcomes)
     return best
 
 
@@ -139,14 +139,32 @@ def _best(outcomes: Sequence[Outcome]) -> Outcome:
     return next(outcome for outcome in outcomes if len(outcome.accuracies) == most)
 
 
-def _write(folder: Path, best: Sequence[Outcome], everything: Sequence[Outcome]) -> None:
+def _write(recipe: Recipe, folder: Path, best: Sequence[Outcome], everything: Sequence[Outcome]) -> None:
     lines = [
         {"row": outcome.trial.row.name, "accuracy": outcome.mean, "by_seed": outcome.accuracies, **outcome.trial.tried}
         for outcome in everything
     ]
     write_text(folder / TRIALS, "".join(json.dumps(line) + "\n" for line in lines))
     chosen = {str(outcome.trial.row.settings.get("method")): dict(outcome.trial.tried) for outcome in best}
-    write_text(folder / CHOSEN, yaml.safe_dump(chosen, sort_keys=False))
+    write_text(folder / CHOSEN, _origin(recipe, best, everything) + yaml.safe_dump(chosen, sort_keys=False))
+
+
+def _origin(recipe: Recipe, best: Sequence[Outcome], everything: Sequence[Outcome]) -> str:
+    """Where chosen settings come from, as comments: they are copied to where nobody knows the search any more."""
+    lines = [recipe.title, recipe.command]
+    for outcome in best:
+        trials = sum(other.trial.row is outcome.trial.row for other in everything)
+        lines.append(
+            f"{outcome.trial.row.name}: {outcome.mean:.1%} on validation data with {counted(outcome)}, the best of "
+            f"{trials} trial{'s' if trials > 1 else ''}"
+        )
+    return "".join(f"# {line}\n" for line in lines if line)
+
+
+def counted(outcome: Outcome) -> str:
+    """With how many seeds a trial was run, for people."""
+    seeds = len(outcome.accuracies)
+    return f"{seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def flat_settings(settings: Mapping[str, Any]) -> str:

@@ -8,18 +8,15 @@ import os
 import queue
 import sys
 import threading
-import time
 import traceback
 from contextlib import nullcontext
-from types import TracebackType
+from functools import partial
 from typing import Any, TextIO
 
 from everlearn.errors import UserError
-from everlearn.progress import Screen, Tracker
 from everlearn.sweep.events import Job
+from everlearn.sweep.share import ShareScreen
 from everlearn.transfer import own_queue
-
-SECONDS_BETWEEN_MESSAGES = 0.5
 
 
 class Wire:
@@ -36,43 +33,6 @@ class Wire:
         with self._one_at_a_time:
             self._out.write(json.dumps({"event": event, **values}) + "\n")
             self._out.flush()
-
-
-class WireScreen(Screen):
-    """Sends the progress of a job instead of showing it."""
-
-    def __init__(self, wire: Wire, job: Job) -> None:
-        super().__init__(quiet=True)
-        self._wire, self._job = wire, job
-
-    def say(self, text: str) -> None:
-        """A line for the log."""
-        print(text, file=sys.stderr, flush=True)
-
-    def track(self, title: str, total: int | None, done: int) -> Tracker:
-        """Follow a run."""
-        return WireTracker(self._wire, self._job, total)
-
-
-class WireTracker(Tracker):
-    """Sends how much of a run is done."""
-
-    def __init__(self, wire: Wire, job: Job, total: int | None) -> None:
-        self._wire, self._job, self._total, self._sent = wire, job, total, 0.0
-
-    def __enter__(self) -> "WireTracker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    def advance(self, done: int, loss: float | None) -> None:
-        """`done` examples are behind the run now."""
-        if self._total and time.monotonic() - self._sent >= SECONDS_BETWEEN_MESSAGES:
-            self._sent = time.monotonic()
-            self._wire.send("advanced", job=self._job.name, share=done / self._total)
 
 
 def main(at_once: int) -> None:
@@ -105,7 +65,7 @@ def work_off(jobs: "queue.Queue[Job]", wire: Wire, alone: bool) -> None:
             job = jobs.get()
             print(f"--- {job.label}: {job.folder}", file=sys.stderr, flush=True)
             try:
-                carry_out(job, WireScreen(wire, job), alone)
+                carry_out(job, ShareScreen(partial(_tell, wire, job)), alone)
             except UserError as error:
                 wire.send("failed", job=job.name, text=str(error))
             except Exception as error:
@@ -115,6 +75,10 @@ def work_off(jobs: "queue.Queue[Job]", wire: Wire, alone: bool) -> None:
                 os._exit(1)
             else:
                 wire.send("ended", job=job.name)
+
+
+def _tell(wire: Wire, job: Job, share: float) -> None:
+    wire.send("advanced", job=job.name, share=share)
 
 
 if __name__ == "__main__":
