@@ -9,7 +9,7 @@ import pytest
 
 from everlearn.report.forgetting import lost_per_task
 from everlearn.report.formats import latex, markdown
-from everlearn.report.frontier import frontier
+from everlearn.report.frontier import frontier, frontier_figure
 from everlearn.report.page import page
 from everlearn.report.pictures import pictures
 from everlearn.report.results import Spread
@@ -60,6 +60,43 @@ def test_an_average_is_taken_over_orders_first_and_then_over_seeds():
     # The second seed lacks an order: its average would be over other runs than the first one's.
     assert oml.accuracy(AVERAGE) == Spread(pytest.approx(0.55), None)
     assert mtl.accuracy(AVERAGE) == Spread(pytest.approx(0.72), pytest.approx(0.0282843, abs=1e-6))
+
+
+def test_what_is_averaged_is_averaged_over_complete_seeds_everywhere():
+    """OML-ER's second seed lacks an order, REPLAY's every seed does: an outlier there must not show anywhere."""
+    oml = study_row("OML-ER", {("1", 1): 0.60, ("2", 1): 0.50, ("1", 2): 0.99})
+    outlier = copy.deepcopy(oml.runs[2])
+    outlier.update(forgetting=0.9, learning_accuracy=0.1)
+    outlier["ledger"]["train"]["tokens_forward"] = 10**12
+    oml = replace(oml, runs=(*oml.runs[:2], outlier))
+    replay = study_row("REPLAY", {("1", 1): 0.95, ("2", 2): 0.95})
+    table = study([ROWS[0], oml, replay]).tables[0]
+    assert [group.method for group in table.compared()] == ["SEQ", "OML-ER"]
+    assert table.incomplete() == ["REPLAY"]
+    costs = {name: dict(zip(COSTS, cells, strict=True)) for name, *cells in table_text(table).costs}
+    assert list(costs) == ["SEQ", "OML-ER"]
+    shown = [costs["OML-ER"][name] for name in ("forgetting", "learning accuracy", "train tokens")]
+    assert shown == ["12.5", "80.0", "3.00M"]
+    assert "<b>12.5</b><span>points that OML-ER forgets per task" in page(study([oml, replay]), {"made up": []}, "0")
+    figure = frontier_figure(table.compared(), "")
+    drawn = {round(float(y), 6) for axes in figure.axes for line in axes.lines for y in line.get_ydata()}
+    assert drawn == {20.0, 55.0}
+    # What shows one order takes every seed that has it.
+    assert [len(group.runs) for group in table.of_order("1")] == [2, 2, 1]
+
+
+def test_without_a_complete_seed_only_what_shows_one_order_is_drawn():
+    table = study([study_row("REPLAY", {("1", 1): 0.95})]).tables[0]
+    assert [picture.name for picture in pictures(table)] == ["stream-1", "matrix-1"]
+
+
+def test_deviations_are_over_seeds_and_not_over_orders():
+    """Forgetting 10 and 30 points in the orders of the first seed, 20 and 60 in those of the second: 20 and 40."""
+    row = study_row("SEQ", {("1", 1): 0.1, ("2", 1): 0.1, ("1", 2): 0.1, ("2", 2): 0.1})
+    lost = (0.1, 0.3, 0.2, 0.6)
+    row = replace(row, runs=tuple({**run, "forgetting": f} for run, f in zip(row.runs, lost, strict=True)))
+    (cells,) = table_text(study([row]).tables[0]).costs
+    assert dict(zip(("row", *COSTS), cells, strict=True))["forgetting"] == "30.0±14.1"
 
 
 def test_the_cells_of_a_table():

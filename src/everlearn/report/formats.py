@@ -20,7 +20,10 @@ def markdown(study: Study) -> str:
         for table in map(table_text, tables):
             parts += [f"{'##' if len(problems) == 1 else '###'} {table.name}", CAPTION, _markdown_accuracy(table)]
             if table.costs:
-                parts += ["What it cost, means over runs:", _markdown_rows(("row", *COSTS), table.costs)]
+                parts += [
+                    "What it cost, means over the runs of complete seeds:",
+                    _markdown_rows(("row", *COSTS), table.costs),
+                ]
             if table.tests:
                 rows = tuple(map(comparison_cells, table.tests))
                 parts += [comparisons.CAPTION, _markdown_rows(comparisons.HEADER, rows)]

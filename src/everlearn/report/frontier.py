@@ -41,8 +41,10 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
     return found
 
 
-def frontier_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
-    """A panel for each cost; a line joins the lifelong rows that are on the frontier."""
+def frontier_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure | None:
+    """A panel for each cost; a line joins the lifelong rows that are on the frontier. None without any row."""
+    if not methods:
+        return None
     height = max(4.2, 0.8 + LINE_OF_TEXT * len(methods))  # the legend has a line for each
     figure = titled_figure("Accuracy against cost", subtitle, 10.0, height)
     colours = method_colours(methods)

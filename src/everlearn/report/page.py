@@ -41,7 +41,7 @@ def page(study: Study, pictures: Mapping[str, Sequence[Picture]], version: str) 
 
 _EXPLAINED = (
     "Accuracies are in per cent, mean ± standard deviation over seeds; an average is taken over the orders of each "
-    "seed first. Rows below the line see all tasks at once and bound what can be reached."
+    "seed first, and seeds that lack an order are left out of it. Rows below the line see all tasks at once and bound what can be reached."
 )
 
 
@@ -95,9 +95,10 @@ def _facts(table: StudyTable) -> str:
             facts.append(
                 (f"{points(lifelong[best] - bounds[bound])}", f"points from {best} to {bound}, the upper bound")
             )
-        forgetting = [run["forgetting"] for run in table.row(best).runs if run["forgetting"] is not None]
+        group = table.row(best).compared()
+        forgetting = group and group.over_seeds(lambda run: run["forgetting"])
         if forgetting:
-            facts.append((f"{100 * sum(forgetting) / len(forgetting):.1f}", f"points that {best} forgets per task"))
+            facts.append((f"{100 * forgetting.mean:.1f}", f"points that {best} forgets per task"))
     runs, planned = sum(len(row.runs) for row in table.rows), sum(row.planned for row in table.rows)
     facts.append((f"{runs} of {planned}", "runs"))
     items = "".join(f"<li><b>{escape(value)}</b><span>{escape(name)}</span></li>" for value, name in facts)

@@ -44,7 +44,7 @@ def tests(outcomes: Sequence[PairedTest], level: int) -> str:
 def costs(text: TableText, level: int) -> str:
     """What each row cost, under a heading of this level."""
     lines = (_line(cells[0], [_cell(cell) for cell in cells[1:]]) for cells in text.costs)
-    caption = "Means over runs; tokens are forward plus backward"
+    caption = "Means over the runs of complete seeds; tokens are forward plus backward"
     return _heading(level, "What it cost") + _table(caption, ("method", *COSTS), lines)
 
 

@@ -18,7 +18,7 @@ IN_PER_CENT = {"replay_rate", "write_probability"}
 def setting_figure(table: StudyTable, subtitle: str) -> Figure | None:
     """A line for each method, with bars of one standard deviation, and the paper's beside it, dashed."""
     setting = table.curve
-    rows = [row for row in table.with_runs() if row.lifelong]
+    rows = [row for row in table.with_runs() if row.lifelong and row.complete_seeds()]
     if setting is None or not rows:
         return None
     name = NAMES.get(setting, setting.replace("_", " "))

@@ -64,7 +64,7 @@ def table_text(table: StudyTable) -> TableText:
         table.name,
         tuple("average" if column == AVERAGE else f"order {column}" for column in table.columns),
         tuple(lines),
-        tuple((row.name, *(cell(row.named()) for cell in COSTS.values())) for row in table.with_runs()),
+        tuple((group.method, *(cell(group) for cell in COSTS.values())) for group in table.compared()),
         tuple(compare_rows(table.row(test.first), table.row(test.second), test.paper_p) for test in table.tests),
     )
 
