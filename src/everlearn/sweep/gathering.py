@@ -37,12 +37,12 @@ def _unfinished(missing: int, tables: tuple[StudyTable, ...]) -> Iterator[str]:
     planned = sum(row.planned for table in tables for row in table.rows)
     yield (
         f"{missing} of {planned} runs are not there yet: averages and costs are over the seeds of a row that have all "
-        "their orders, what shows one order is over the seeds that have this order, and tests are over the pairs there are."
+        "their orders, what shows one order is over the seeds that have it, and tests are over the pairs there are."
     )
     for table in tables:
         rows = ", ".join(table.incomplete())
         if rows:
-            yield f"{table.name}: without average, costs and a place on the frontier, for want of a complete seed: {rows}."
+            yield f"{table.name}: without average, costs and place on the frontier, as no seed is complete yet: {rows}."
 
 
 def _table(recipe: Recipe, table: Table, folder: SweepFolder, notes: list[str]) -> StudyTable:
