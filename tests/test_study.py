@@ -4,6 +4,7 @@ import copy
 import math
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
@@ -190,6 +191,108 @@ def test_the_page_needs_nothing_else():
     assert html.count("<figure>") == sum(map(len, figures.values()))
     assert "var(--ink)" in html
     assert "prefers-color-scheme: dark" in html
+
+
+HOSTILE = """x "A" & <b>'$a_{$' | ~^\\#%</b><img src=x onerror=alert(1)>\n\n#0072B2 id="y" url(#z)"""
+
+
+def hostile_study():
+    """A study in which everything that data or a recipe can name is called something dangerous."""
+    tasks = tuple(f"{number} {HOSTILE}" for number in range(2))
+    said = {"device": f"{HOSTILE} device", "precision": HOSTILE, "notes": [f"note {HOSTILE}"]}
+    sizes = [{"task": task, "classes": 2, "train": 3 + number} for number, task in enumerate(tasks)]
+    orders = (f"1 {HOSTILE}", f"2 {HOSTILE}")
+    rows = []
+    for name in ("A", "B"):
+        runs = [
+            make_result(f"{name} {HOSTILE}", seed, 0.5, tasks, order=order, stream=HOSTILE, encoder=HOSTILE)
+            | said
+            | {"tasks": sizes, "violations": dict.fromkeys(tasks, 1), "checks_per_task": dict.fromkeys(tasks, 2)}
+            for seed in (1, 2)
+            for order in orders
+        ]
+        rows.append(StudyRow(f"{name} {HOSTILE}", {"method": HOSTILE, "lr": 1.0}, orders, (1, 2), tuple(runs), {}, {}))
+    test = PlannedTest(rows[0].name, rows[1].name, None)
+    tables = [
+        StudyTable(f"{name} {HOSTILE}", f"{name} {HOSTILE}", tuple(rows), True, "lr", (test,)) for name in ("a", "b")
+    ]
+    return Study(HOSTILE, HOSTILE, HOSTILE, HOSTILE, tuple(tables), (HOSTILE,))
+
+
+class Elements(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.texts = set(), [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes += attributes
+
+    def handle_data(self, text):
+        self.texts.append(text)
+
+
+def test_names_from_data_and_recipes_are_shown_as_text_and_never_as_markup():
+    hostile = hostile_study()
+    drawn = {table.name: list(pictures(table)) for table in hostile.tables}
+    html = page(hostile, drawn, "0")
+    harmless = page(STUDY, {table.name: list(pictures(table)) for table in STUDY.tables}, "0")
+    found, expected = Elements(html), Elements(harmless)
+    assert found.tags - expected.tags == {"h4"}  # tables of several problems stand a level lower
+    assert {name for name, _ in found.attributes if name.startswith("on") or name == "src"} == set()
+    ids = [value for name, value in found.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert all(re.fullmatch(r"[\w.-]+", value) for value in ids)
+    # Tabs have an order's name as it is; names in figures are not changed with their colours and ids.
+    tabs = [value for name, value in found.attributes if name == "data-tab"]
+    assert tabs == [f"order {number} {HOSTILE}" for _ in hostile.tables for _ in range(2) for number in (1, 2)]
+    last_line = HOSTILE.splitlines()[-1]
+    assert sum(last_line in text for text in found.texts) > 20
+    assert not any("var(--" in text for text in found.texts if "{" not in text)
+
+
+def test_names_do_not_break_tables_in_markdown_and_latex():
+    hostile = hostile_study()
+    text, table = markdown(hostile), latex(hostile)
+    assert "<" not in text
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) == 6
+    for lines in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines.splitlines()}) == 1
+    assert "\n\n#0072B2" not in text
+    for block in table.split(r"\begin{tabular}")[1:]:
+        body = block[: block.index(r"\end{tabular}")]
+        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert len({len(re.findall(r"(?<!\\)&", line)) for line in lines}) == 1
+    plain = re.sub(r"\\[&%$#_{}]|\\text\w+{}", "", table.split("\n", 1)[1])
+    assert not set("~^#%_<>|") & set(plain)
+    assert r"x \"A\" \& \textless{}b\textgreater{}'\$a\_\{\$' \textbar{}".replace(r"\"", '"') in table
+
+
+def test_a_table_says_what_its_runs_were_computed_with_and_what_they_noted():
+    said = [
+        {"device": "cuda", "precision": "bf16", "notes": ["texts are cut", "tasks are groups"]},
+        {"device": "cuda", "precision": "bf16", "notes": ["tasks are groups"]},
+    ]
+    runs = tuple({**run, **own} for run, own in zip(ROWS[2].runs, said, strict=True))
+    alike = study([replace(ROWS[2], runs=runs)])
+    line = "Computed on cuda, bf16. Noted by the runs: texts are cut (1 of 2 runs); tasks are groups."
+    assert f"\n\n{line}\n\n" in markdown(alike)
+    html = page(alike, {"made up": []}, "0")
+    assert f'</table></div>\n<p class="provenance">{line}</p>\n' in html
+    assert "differ in" not in html
+
+    mixed = study([replace(ROWS[2], runs=(runs[0], {**runs[1], "device": "cpu", "precision": "fp32"}))])
+    html = page(mixed, {"made up": []}, "0")
+    assert "Computed on cuda, bf16 (1 run); cpu, fp32 (1 run)." in html
+    for warning in ("differ in device (cpu, cuda): their times", "differ in precision (bf16, fp32): a difference"):
+        assert f"> The runs of this table {warning}" in markdown(mixed)
+        assert f'<p class="note" role="note">The runs of this table {warning}' in html
+    # Results of an earlier version do not say.
+    assert "Computed on" not in markdown(STUDY)
 
 
 def test_which_figures_there_are():

@@ -12,6 +12,7 @@ from everlearn.errors import UserError
 from everlearn.report.curves import draw_curves, has_curve
 from everlearn.report.heat_map import draw_heat_map, heat_map_heading
 from everlearn.report.palette import INK, LETTER, LINE_OF_TEXT, MUTED, SLANT_RISE, TEXT
+from everlearn.report.plain_text import take_names_literally
 from everlearn.report.results import MethodRuns, ResultDict, by_method, describe, orders_of
 
 # Inches. The panels are placed by hand so that text keeps its size and only the height grows with the methods.
@@ -76,6 +77,7 @@ def _tasks_in_order(methods: Sequence[MethodRuns]) -> list[str]:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write beside and rename into place, so that nobody ever sees half a picture."""
+    take_names_literally(figure)
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

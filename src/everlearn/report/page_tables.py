@@ -48,6 +48,15 @@ def costs(text: TableText, level: int) -> str:
     return _heading(level, "What it cost") + _table(caption, ("method", *COSTS), lines)
 
 
+def provenance(text: TableText) -> str:
+    """What the runs were computed with and what they noted; nothing where that is not known."""
+    found = text.provenance
+    if found is None:
+        return ""
+    warnings = "".join(f'<p class="note" role="note">{escape(warning)}</p>' for warning in found.warnings)
+    return f'<p class="provenance">{escape(found.line)}</p>{warnings}'
+
+
 def _heading(level: int, text: str) -> str:
     return f"<h{level}>{escape(text)}</h{level}>"
 

@@ -82,6 +82,10 @@ class ResultDict(TypedDict):
     task_ends: list[int]
     lifelong: bool
     ledger: LedgerDict
+    device: NotRequired[str]
+    precision: NotRequired[str]
+    notes: NotRequired[list[str]]
+    """What the run had to say, such as that texts are cut."""
     violations: NotRequired[dict[str, int]]
     checks_per_task: NotRequired[dict[str, int]]
     signals: NotRequired[dict[str, list[list[float]]]]
