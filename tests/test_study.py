@@ -12,10 +12,13 @@ from everlearn.report.forgetting import lost_per_task
 from everlearn.report.formats import latex, markdown
 from everlearn.report.frontier import frontier, frontier_figure
 from everlearn.report.page import page
+from everlearn.report.palette import LINES, MUTED
 from everlearn.report.pictures import pictures
 from everlearn.report.results import Spread
+from everlearn.report.setting_curve import setting_figure
 from everlearn.report.study import AVERAGE, PlannedTest, Study, StudyRow, StudyTable
 from everlearn.report.study_tables import COSTS, table_text
+from everlearn.report.tasks import tasks_figure
 from test_report import make_result
 
 
@@ -301,6 +304,69 @@ def test_which_figures_there_are():
     rates = [study_row("REPLAY", {("1", 1): 0.5, ("2", 1): 0.5}, replay_rate=rate) for rate in (0.01, 0.04)]
     curve = study(rates, curve="replay_rate", per_order=False)
     assert next(pictures(curve.tables[0])).name == "setting"
+
+
+def many_rows(count):
+    """Rows that are better the later they come, and a bound."""
+    accuracies = [0.2 + 0.5 * place / count for place in range(count)]
+    rows = [
+        study_row(f"ROW {place}", dict.fromkeys([("1", 1), ("2", 1)], accuracy))
+        for place, accuracy in enumerate(accuracies)
+    ]
+    return [*rows, study_row("MTL", {("1", 1): 0.9}, lifelong=False, orders=("1",))]
+
+
+@pytest.mark.parametrize("count", [7, 27])
+def test_no_two_rows_look_alike(count):
+    table = study(many_rows(count)).tables[0]
+    drawn = {picture.name: picture.figure for picture in pictures(table)}
+    lines = [line for line in drawn["stream-2"].axes[0].lines if len(line.get_xdata()) > 2]
+    assert len(lines) == count
+    coloured = [line.get_color() for line in lines if line.get_color() != MUTED]
+    assert sorted(coloured) == sorted(LINES)
+    assert [line.get_color() != MUTED for line in lines] == [place >= count - 7 for place in range(count)]
+    names = {text.get_text(): text.get_color() for text in drawn["stream-2"].axes[0].texts}
+    assert {f"ROW {place}" for place in range(count)} < names.keys()
+    assert names[f"ROW {count - 1}"] == lines[-1].get_color() == drawn["stream-1"].axes[0].texts[-2].get_color()
+    looks = {(handle.get_marker(), handle.get_color()) for handle in drawn["cost"].legends[0].legend_handles}
+    assert len(looks) == count + 1
+
+
+def test_text_in_a_figure_has_a_colour_that_the_page_can_change():
+    """SVG leaves out what is black: it would stay black on a dark page."""
+    for picture in pictures(study(many_rows(7)).tables[0]):
+        for style in re.findall(r'<text [^>]*style="([^"]*)"', picture.svg):
+            assert "fill: #" in style
+
+
+def test_a_bound_is_a_level_in_the_curve_over_a_setting():
+    rates = [study_row("REPLAY", {("1", 1): 0.5, ("2", 1): 0.5}, replay_rate=rate) for rate in (0.01, 0.04)]
+    bound = study_row("MTL", {("1", 1): 0.85}, paper={AVERAGE: Spread(0.8, None)}, lifelong=False, orders=("1",))
+    (axes,) = setting_figure(study([*rates, bound], curve="replay_rate").tables[0], "").axes
+    levels = [line.get_ydata()[0] for line in axes.lines if list(line.get_xdata()) == [0, 1]]
+    assert levels == pytest.approx([85, 80])
+    assert [text.get_text() for text in axes.texts] == ["MTL, here", "MTL, paper"]
+    low, high = axes.get_ylim()
+    assert low < 50 < 85 < high
+
+
+@pytest.mark.parametrize(
+    ("bound", "fact"), [(0.581, "3.1</b><span>points below MTL"), (0.5, "5.0</b><span>points above")]
+)
+def test_the_distance_to_the_bound_has_a_side_and_no_sign(bound, fact):
+    html = page(
+        study([ROWS[1], study_row("MTL", {("1", 1): bound}, lifelong=False, orders=("1",))]), {"made up": []}, "0"
+    )
+    assert f"<b>{fact}" in html
+
+
+def test_small_counts_have_whole_numbers_at_the_axis():
+    sizes = [{"task": name, "classes": 1, "train": 2} for name in ("a", "b")]
+    figure = tasks_figure("tiny", sizes)
+    figure.canvas.draw()
+    for axes in figure.axes:
+        written = [label.get_text() for label in axes.get_yticklabels()]
+        assert len(written) == len(set(written)) > 1
 
 
 def test_a_study_without_a_matrix_or_run_still_has_a_page():

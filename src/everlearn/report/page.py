@@ -5,7 +5,6 @@ from html import escape
 from importlib.resources import files
 from itertools import count, groupby
 
-from everlearn.report.comparisons import points
 from everlearn.report.page_tables import accuracies, costs, provenance, tests
 from everlearn.report.pictures import Picture
 from everlearn.report.study import AVERAGE, Study, StudyTable, problem_heading
@@ -94,9 +93,9 @@ def _facts(table: StudyTable) -> str:
         bounds = {name: value for name, value in found.items() if name not in lifelong}
         if bounds:
             bound = max(bounds, key=lambda name: bounds[name])
-            facts.append(
-                (f"{points(lifelong[best] - bounds[bound])}", f"points from {best} to {bound}, the upper bound")
-            )
+            above = round(100 * (lifelong[best] - bounds[bound]), 1)
+            side = "above" if above > 0 else "below"
+            facts.append((f"{abs(above):.1f}", f"points {side} {bound}, the upper bound"))
         group = table.row(best).compared()
         forgetting = group and group.over_seeds(lambda run: run["forgetting"])
         if forgetting:
