@@ -12,7 +12,7 @@ from everlearn.report.forgetting import lost_per_task
 from everlearn.report.formats import latex, markdown
 from everlearn.report.frontier import frontier, frontier_figure
 from everlearn.report.page import page
-from everlearn.report.palette import LINES, MUTED
+from everlearn.report.palette import LINES, MUTED, method_colours
 from everlearn.report.pictures import pictures
 from everlearn.report.results import Spread
 from everlearn.report.setting_curve import setting_figure
@@ -82,7 +82,8 @@ def test_what_is_averaged_is_averaged_over_complete_seeds_everywhere():
     shown = [costs["OML-ER"][name] for name in ("forgetting", "learning accuracy", "train tokens")]
     assert shown == ["12.5", "80.0", "3.00M"]
     assert "<b>12.5</b><span>points that OML-ER forgets per task" in page(study([oml, replay]), {"made up": []}, "0")
-    figure = frontier_figure(table.compared(), "")
+    groups = table.compared()
+    figure = frontier_figure(groups, "", method_colours(groups))
     drawn = {round(float(y), 6) for axes in figure.axes for line in axes.lines for y in line.get_ydata()}
     assert drawn == {20.0, 55.0}
     # What shows one order takes every seed that has it.
