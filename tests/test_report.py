@@ -98,7 +98,7 @@ def test_several_seeds_give_mean_and_sample_deviation():
     row = cells(results, "replay")
     assert row["accuracy"] == "80.0±10.0"  # ddof=0 would give 8.2
     assert row["forgetting"] == "12.5±0.0"
-    assert describe(results) == "tiny · order 1 · small · test split · mean ± std over 3 runs"
+    assert describe(results) == "tiny · order 1 · small · test split · mean ± std over 3 seeds"
 
 
 def test_costs_are_means_over_seeds():
@@ -208,9 +208,11 @@ def test_figure_of_several_orders_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_orders_are_pooled_in_the_table():
-    results = [make_result(order=1, accuracy=0.7), make_result(order=2, accuracy=0.8)]
-    assert cells(results, "replay")["accuracy"] == "75.0±7.1"
+def test_orders_are_averaged_for_each_seed_first():
+    accuracies = {(1, 1): 0.7, (2, 1): 0.8, (1, 2): 0.5, (2, 2): 0.8}
+    results = [make_result(order=order, seed=seed, accuracy=a) for (order, seed), a in accuracies.items()]
+    assert cells(results[:2], "replay")["accuracy"] == "75.0"
+    assert cells(results, "replay")["accuracy"] == "70.0±7.1"  # over four runs it would be 14.1
     assert describe(results).startswith("tiny · orders 1, 2 · ")
 
 

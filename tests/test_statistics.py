@@ -66,6 +66,32 @@ def test_a_row_without_orders_is_paired_by_seed_with_averages():
     assert "only 3 pairs" in found.warning
 
 
+def test_rows_of_different_orders_have_no_pairs():
+    """Orders 1 and 2 against orders 3 and 4, of the same seeds: averages by seed would hide that nothing is paired."""
+    first = row("A", {key: value for key, value in FIRST.items() if key[0] in "12"})
+    second = row("B", {key: value for key, value in SECOND.items() if key[0] in "34"})
+    found = compare_rows(first, second)
+    assert (found.pairs, found.difference, found.p) == ((), None, None)
+    assert found.warning == "no two runs share order and seed"
+    assert dict(zip(HEADER, comparison_cells(found), strict=True))["over"] == "–"
+
+
+def test_two_rows_without_orders_are_paired_by_seed():
+    bounds = [
+        row(name, {(order, seed): value for seed, value in enumerate(values)}, lifelong=False)
+        for name, order, values in (("MTL", "1", (0.80, 0.82)), ("MTL, longer", "2", (0.81, 0.86)))
+    ]
+    found = compare_rows(*bounds)
+    assert found.pairs == ("seed 0", "seed 1")
+    assert found.difference == pytest.approx(-0.025)
+
+
+def test_without_a_complete_seed_a_bound_is_compared_with_nothing():
+    partly = row("A", {("1", 42): 0.7, ("2", 43): 0.7})
+    found = compare_rows(partly, row("MTL", {("1", 42): 0.80}, lifelong=False))
+    assert found.warning == "no seed has all its orders in both rows"
+
+
 @pytest.mark.parametrize("count", range(ENOUGH_PAIRS + 2))
 def test_too_few_runs_are_said_to_be_too_few(count):
     keys = KEYS[:count]

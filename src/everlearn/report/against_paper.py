@@ -14,8 +14,8 @@ HERE, PAPER_MARK = "o", "D"
 
 
 def against_paper_figure(table: StudyTable, subtitle: str) -> Figure | None:
-    """A dot for here, a hollow diamond for the paper, bars of one standard deviation; None without any run."""
-    rows = table.with_runs()
+    """A dot for here, a hollow diamond for the paper, bars of one standard deviation; None without a complete seed."""
+    rows = [row for row in table.with_runs() if row.complete_seeds()]
     if not rows:
         return None
     with_paper = any(AVERAGE in row.paper for row in rows)

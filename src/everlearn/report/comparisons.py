@@ -6,8 +6,9 @@ from everlearn.report.statistics import PairedTest
 from everlearn.report.table import UNDEFINED
 
 CAPTION = (
-    "Differences in points: two-tailed paired t-tests over runs of equal order and seed, n pairs, not corrected for "
-    "their number; d is the mean difference in units of the differences' standard deviation."
+    "Differences in points: two-tailed paired t-tests over runs of equal order and seed, or over the averages of equal "
+    "seeds where a row has no order; n pairs, not corrected for their number; d is the mean difference in units of the "
+    "differences' standard deviation."
 )
 HEADER = ("difference", "over", "n", "points", "95 % interval", "t", "p", "d", "paper's p", "warning")
 

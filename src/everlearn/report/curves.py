@@ -1,14 +1,14 @@
 """The upper panel of the figure: accuracy over the stream, a line per method."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
-from everlearn.report.palette import FAINT, LINE_OF_TEXT, MUTED, TEXT, method_colours, style_axes, task_name_style
+from everlearn.report.palette import FAINT, LINE_OF_TEXT, MUTED, TEXT, style_axes, task_name_style
 from everlearn.report.results import MethodRuns
 
 MOST_POINTS_WITH_DOTS = 60
@@ -19,10 +19,11 @@ def has_curve(method: MethodRuns) -> bool:
     return method.lifelong and bool(_curve(method)[0].size)
 
 
-def draw_curves(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str], slanted: bool) -> None:
+def draw_curves(
+    axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str], slanted: bool, colours: Mapping[str, str]
+) -> None:
     """A line per method with its name at the end, a dashed level for methods that are not lifelong."""
     style_axes(axes)
-    colours = method_colours(methods)
     ends: list[tuple[MethodRuns, float]] = []
     for method in methods:
         if has_curve(method):
@@ -73,9 +74,15 @@ def _curve(method: MethodRuns) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def _draw_line(axes: Axes, method: MethodRuns, colour: str) -> float:
-    """The mean over runs with a band of one standard deviation; returns where the line ends."""
+    """The mean over runs with a band of one standard deviation; returns where the line ends.
+
+    A grey line is background to those in colour: thin and without a band.
+    """
     examples, runs = _curve(method)
     mean = runs.mean(axis=0)
+    if colour == MUTED:
+        axes.plot(examples, mean, color=colour, linewidth=0.9, alpha=0.75, zorder=2, clip_on=False)
+        return float(mean[-1])
     marker = "o" if examples.size <= MOST_POINTS_WITH_DOTS else ""
     axes.plot(examples, mean, color=colour, linewidth=2, marker=marker, markersize=3.4, zorder=3, clip_on=False)
     if len(runs) > 1:
@@ -104,7 +111,7 @@ def _mark_tasks(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str],
         axes.text((start + end) / 2, 1.02, task, transform=above, **task_name_style(slanted))
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[MethodRuns, float]], colours: dict[str, str]) -> None:
+def _label_ends(axes: Axes, ends: Sequence[tuple[MethodRuns, float]], colours: Mapping[str, str]) -> None:
     """Each method's name beside the end of its line, joined to it by a thin leader."""
     low, high = axes.get_ylim()
     line = LINE_OF_TEXT / _inches_high(axes) * (high - low)
@@ -113,7 +120,7 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[MethodRuns, float]], colours: d
         colour = colours[method.method]
         beside = axes.get_yaxis_transform()
         axes.plot([1.008, 1.03], [end, place], transform=beside, color=colour, linewidth=0.9, clip_on=False)
-        weight = "bold" if method.lifelong else "normal"
+        weight = "normal" if colour == MUTED else "bold"
         axes.text(1.037, place, method.label, transform=beside, color=colour, size=TEXT, weight=weight, va="center")
 
 

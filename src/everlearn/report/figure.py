@@ -1,6 +1,6 @@
 """The figure of a comparison: accuracy over the stream, and below it who still knows which task at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from everlearn.errors import UserError
 from everlearn.report.curves import draw_curves, has_curve
 from everlearn.report.heat_map import draw_heat_map, heat_map_heading
-from everlearn.report.palette import INK, LETTER, LINE_OF_TEXT, MUTED, SLANT_RISE, TEXT
+from everlearn.report.palette import INK, LETTER, LINE_OF_TEXT, LINES, MUTED, SLANT_RISE, TEXT, method_colours
+from everlearn.report.plain_text import take_names_literally
 from everlearn.report.results import MethodRuns, ResultDict, by_method, describe, orders_of
 
 # Inches. The panels are placed by hand so that text keeps its size and only the height grows with the methods.
@@ -30,10 +31,10 @@ def accuracy_over_stream(results: Sequence[ResultDict], path: Path) -> None:
     orders = orders_of(results)
     if len(orders) > 1:
         raise UserError(f"the figure shows one order at a time, but the results have orders {', '.join(orders)}.")
-    save_figure(accuracy_figure(methods, describe(results)), path)
+    save_figure(accuracy_figure(methods, describe(results), method_colours(methods)), path)
 
 
-def accuracy_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
+def accuracy_figure(methods: Sequence[MethodRuns], subtitle: str, colours: Mapping[str, str]) -> Figure:
     """The whole figure, from top to bottom."""
     tasks = _tasks_in_order(methods)
     curves = any(has_curve(method) for method in methods)
@@ -60,11 +61,13 @@ def accuracy_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
     write(f"What is kept {'over' if curves else 'at the end of'} the stream", 0.34, 15, INK, "bold")
     write(subtitle, 0.63, TEXT, MUTED, "normal")
     if curves:
-        write("Accuracy over the tasks seen so far", TITLE + PANEL_TITLE / 2, TEXT, INK, "bold")
-        draw_curves(panel(CURVES_LEFT, TITLE + heading, label_width, curves_height), methods, tasks, slanted)
+        in_grey = any(method.lifelong and colours[method.method] == MUTED for method in methods)
+        chosen = f"; in colour the {len(LINES)} rows that are best on average" if in_grey else ""
+        write(f"Accuracy over the tasks seen so far{chosen}", TITLE + PANEL_TITLE / 2, TEXT, INK, "bold")
+        draw_curves(panel(CURVES_LEFT, TITLE + heading, label_width, curves_height), methods, tasks, slanted, colours)
     write(heat_map_heading(methods, tasks), TITLE + curves_space + PANEL_TITLE / 2, TEXT, INK, "bold")
     rows = panel(label_width - 0.25, TITLE + curves_space + heading, MARGIN, rows_height)
-    draw_heat_map(rows, methods, tasks, slanted)
+    draw_heat_map(rows, methods, tasks, slanted, colours)
     return figure
 
 
@@ -76,6 +79,7 @@ def _tasks_in_order(methods: Sequence[MethodRuns]) -> list[str]:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write beside and rename into place, so that nobody ever sees half a picture."""
+    take_names_literally(figure)
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,8 @@
 """A study's tables in Markdown and in LaTeX."""
 
+import re
+from collections.abc import Sequence
+
 from everlearn.report import comparisons
 from everlearn.report.comparisons import comparison_cells
 from everlearn.report.statistics import PairedTest
@@ -7,20 +10,35 @@ from everlearn.report.study import Study, problem_heading
 from everlearn.report.study_tables import COSTS, Cell, TableText, table_text
 
 SIGNS = {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "–": "--", "→": r"$\rightarrow$", "·": r"$\cdot$"}
+SPECIAL = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}
+"""What LaTeX would take for something else, or set as something else."""
 CAPTION = "Accuracy in %, mean ± standard deviation over seeds; in brackets the paper's."
 
 
 def markdown(study: Study) -> str:
     """All tables, their costs and their tests."""
-    parts = [f"# {study.title}", study.shows, *(f"> {note}" for note in study.notes)]
+    parts = [f"# {_one_line(study.title)}", _one_line(study.shows), *map(_quoted, study.notes)]
     problems = study.by_problem()
     for problem, tables in problems.items():
         if len(problems) > 1:
-            parts.append(f"## {problem_heading(problem)}")
+            parts.append(f"## {_one_line(problem_heading(problem))}")
         for table in map(table_text, tables):
-            parts += [f"{'##' if len(problems) == 1 else '###'} {table.name}", CAPTION, _markdown_accuracy(table)]
+            level = "##" if len(problems) == 1 else "###"
+            parts += [f"{level} {_markdown_cell(table.name)}", CAPTION, _markdown_accuracy(table)]
+            if table.provenance:
+                parts += [_one_line(table.provenance.line), *map(_quoted, table.provenance.warnings)]
             if table.costs:
-                parts += ["What it cost, means over runs:", _markdown_rows(("row", *COSTS), table.costs)]
+                parts += [
+                    "What it cost, means over the runs of complete seeds:",
+                    _markdown_rows(("row", *COSTS), table.costs),
+                ]
             if table.tests:
                 rows = tuple(map(comparison_cells, table.tests))
                 parts += [comparisons.CAPTION, _markdown_rows(comparisons.HEADER, rows)]
@@ -32,13 +50,39 @@ def _markdown_accuracy(table: TableText) -> str:
         here = f"**{cell.here}**" if cell.best else cell.here
         return f"{here} ({cell.paper})" if cell.paper != "–" else here
 
-    rows = [(line.name, *map(cell, line.cells), line.expected, line.runs) for line in table.lines]
-    return _markdown_rows(("row", *table.columns, "expected", "runs"), rows)
+    rows = [
+        (_markdown_cell(line.name), *map(cell, line.cells), _markdown_cell(line.expected), line.runs)
+        for line in table.lines
+    ]
+    return _markdown_lines(("row", *map(_markdown_cell, table.columns), "expected", "runs"), rows)
 
 
-def _markdown_rows(header: tuple[str, ...], rows: "list[tuple[str, ...]] | tuple[tuple[str, ...], ...]") -> str:
+def _markdown_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of plain text."""
+    return _markdown_lines(header, [list(map(_markdown_cell, row)) for row in rows])
+
+
+def _markdown_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     alignment = ("---", *["---:"] * (len(header) - 1))
     return "\n".join(f"| {' | '.join(row)} |" for row in (header, alignment, *rows))
+
+
+def _markdown_cell(text: str) -> str:
+    """A name that Markdown takes as it is meant, also in a cell.
+
+    >>> print(_markdown_cell("SEQ | a_b <i>"))
+    SEQ \\| a\\_b &lt;i>
+    """
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", _one_line(text))
+
+
+def _quoted(sentence: str) -> str:
+    return f"> {_one_line(sentence)}"
+
+
+def _one_line(text: str) -> str:
+    """A sentence that stays one paragraph and holds no HTML; code in it, such as a command, stays code."""
+    return " ".join(text.replace("&", "&amp;").replace("<", "&lt;").split())
 
 
 def latex(study: Study) -> str:
@@ -60,7 +104,7 @@ def _latex_table(title: str, table: TableText) -> str:
         r"  \centering",
         rf"  \begin{{tabular}}{{l{'c' * len(table.columns)}}}",
         r"    \toprule",
-        f"    Method & {' & '.join(column.capitalize() for column in table.columns)} \\\\",
+        f"    Method & {' & '.join(_escaped(f'{name[0].upper()}{name[1:]}') for name in table.columns)} \\\\",
         r"    \midrule",
     ]
     previous = True
@@ -118,8 +162,5 @@ def _escaped(text: str) -> str:
     >>> _escaped("REPLAY 10 % − A_B ± 1")
     'REPLAY 10 \\\\% $-$ A\\\\_B $\\\\pm$ 1'
     """
-    for plain, command in (("\\", r"\textbackslash "), *((c, "\\" + c) for c in "&%$#_{}")):
-        text = text.replace(plain, command)
-    for plain, command in SIGNS.items():
-        text = text.replace(plain, command)
-    return text
+    commands = SIGNS | SPECIAL
+    return "".join(commands.get(sign, sign) for sign in " ".join(text.split()))

@@ -1,18 +1,20 @@
 """Accuracy against cost: tokens, seconds, memory, and who is on the frontier."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from everlearn.report.palette import INK, LINE_OF_TEXT, MUTED, PAPER, SMALL, method_colours
+from everlearn.report.palette import INK, LINE_OF_TEXT, MUTED, PAPER, SMALL
 from everlearn.report.panels import plain_axes, titled_figure
 from everlearn.report.results import MethodRuns, ResultDict
 
 MARKERS = "osD^vPX<>hp"
-"""A shape for each row, so that nobody needs to tell them apart by colour alone."""
+"""Shapes of rows, so that nobody needs to tell them apart by colour alone; rows beyond these and the colours have a
+number each."""
 Cost = Callable[[ResultDict], float]
 
 
@@ -41,11 +43,13 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
     return found
 
 
-def frontier_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
-    """A panel for each cost; a line joins the lifelong rows that are on the frontier."""
+def frontier_figure(methods: Sequence[MethodRuns], subtitle: str, colours: Mapping[str, str]) -> Figure | None:
+    """A panel for each cost; a line joins the lifelong rows that are on the frontier. None without any row."""
+    if not methods:
+        return None
     height = max(4.2, 0.8 + LINE_OF_TEXT * len(methods))  # the legend has a line for each
     figure = titled_figure("Accuracy against cost", subtitle, 10.0, height)
-    colours = method_colours(methods)
+    markers = _markers(methods, colours)
     for place, (title, (cost, unit)) in enumerate(COSTS.items()):
         axes = figure.add_subplot(1, len(COSTS), place + 1)
         plain_axes(axes, grid="both")
@@ -58,18 +62,36 @@ def frontier_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure:
         front = [lifelong[index] for index in frontier([points[index] for index in lifelong])]
         axes.plot(*zip(*(points[index] for index in front), strict=True), color=MUTED, linewidth=1, zorder=1)
         for index, (method, (x, y)) in enumerate(zip(methods, points, strict=True)):
-            filled = colours[method.method] if index in front or not method.lifelong else PAPER
-            marker = MARKERS[index % len(MARKERS)]
-            axes.plot(x, y, marker, color=colours[method.method], markerfacecolor=filled, markersize=8, zorder=3)
+            marked = index in front or not method.lifelong
+            axes.plot(x, y, zorder=3, **_style(markers[method.method], colours[method.method], marked))
         axes.xaxis.set_major_formatter(EngFormatter(unit=unit, sep=""))
         axes.yaxis.set_major_formatter("{x:g}%")
         axes.margins(0.18, 0.14)
         axes.locator_params(axis="x", nbins=4)
         axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    handles = [
-        Line2D([], [], marker=MARKERS[index % len(MARKERS)], color=colours[method.method], linestyle="")
-        for index, method in enumerate(methods)
-    ]
+    handles = [Line2D([], [], linestyle="", **_style(markers[m.method], colours[m.method], True)) for m in methods]
     names = [method.label for method in methods]
     figure.legend(handles, names, frameon=False, fontsize=SMALL, labelcolor=INK, loc="outside right center")
     return figure
+
+
+def _markers(methods: Sequence[MethodRuns], colours: Mapping[str, str]) -> dict[str, str]:
+    """A shape for each row; where there are more rows than shapes, those in grey are numbered instead."""
+    if len(methods) <= len(MARKERS):
+        return dict(zip((method.method for method in methods), MARKERS, strict=False))
+    grey = [method.method for method in methods if method.lifelong and colours[method.method] == MUTED]
+    shapes = iter(MARKERS * len(methods))
+    return {
+        method.method: f"${grey.index(method.method) + 1}$" if method.method in grey else next(shapes)
+        for method in methods
+    }
+
+
+def _style(marker: str, colour: str, marked: bool) -> dict[str, Any]:
+    """How a row's point looks: filled where it is marked; a number, which has no inside, is bold instead."""
+    if marker.startswith("$"):
+        # Markers are scaled to a width: two digits need more of it to be as high as one.
+        size = 6 if len(marker) == len("$1$") else 9
+        weight = {"color": INK, "markeredgewidth": 0.8} if marked else {"color": colour, "markeredgewidth": 0.1}
+        return {"marker": marker, "markersize": size, **weight}
+    return {"marker": marker, "color": colour, "markerfacecolor": colour if marked else PAPER, "markersize": 8}

@@ -1,12 +1,12 @@
 """The lower panel of the figure: final accuracy per method and task, which shows who forgot what."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from everlearn.report.palette import GAIN_SHADE, TEXT, method_colours, shaded_cell, style_axes, task_name_style
+from everlearn.report.palette import GAIN_SHADE, MUTED, TEXT, shaded_cell, style_axes, task_name_style
 from everlearn.report.results import MethodRuns
 
 MOST_TASKS_WITH_NUMBERS = 12  # beyond, the numbers in the cells would touch
@@ -24,7 +24,9 @@ def heat_map_heading(methods: Sequence[MethodRuns], tasks: Sequence[str]) -> str
     return "Final accuracy per task"
 
 
-def draw_heat_map(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str], slanted: bool) -> None:
+def draw_heat_map(
+    axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str], slanted: bool, colours: Mapping[str, str]
+) -> None:
     """A row per method, a column per task and one for all together; darker is higher."""
     style_axes(axes)
     overall_left = len(tasks) * (1 + OVERALL_SET_OFF)
@@ -41,7 +43,7 @@ def draw_heat_map(axes: Axes, methods: Sequence[MethodRuns], tasks: Sequence[str
         _write_numbers(axes, overall_left + overall_width / 2, row + 0.5, overall, None, colour)
     axes.set_xlim(0, overall_left + overall_width)
     axes.set_ylim(len(methods), 0)
-    _label_rows(axes, methods)
+    _label_rows(axes, methods, colours)
     for column, task in enumerate(tasks):
         axes.text(column + 0.5, NAMES_ABOVE, task, **task_name_style(slanted))
     axes.text(overall_left + overall_width / 2, NAMES_ABOVE, "overall", **task_name_style(slanted=False))
@@ -83,8 +85,8 @@ def _write_numbers(axes: Axes, x: float, y: float, value: float, change: float |
     axes.text(x, y + 0.26, f"{change:+.1f}".replace("-", "−"), size=7, color=colour, ha="center", va="center")
 
 
-def _label_rows(axes: Axes, methods: Sequence[MethodRuns]) -> None:
-    colours = method_colours(methods)
+def _label_rows(axes: Axes, methods: Sequence[MethodRuns], colours: Mapping[str, str]) -> None:
     axes.set_yticks([row + 0.5 for row in range(len(methods))], [method.label for method in methods])
     for label, method in zip(axes.get_yticklabels(), methods, strict=True):
-        label.set(color=colours[method.method], weight="bold" if method.lifelong else "normal")
+        colour = colours[method.method]
+        label.set(color=colour, weight="normal" if colour == MUTED else "bold")

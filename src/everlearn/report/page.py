@@ -5,8 +5,7 @@ from html import escape
 from importlib.resources import files
 from itertools import count, groupby
 
-from everlearn.report.comparisons import points
-from everlearn.report.page_tables import accuracies, costs, tests
+from everlearn.report.page_tables import accuracies, costs, provenance, tests
 from everlearn.report.pictures import Picture
 from everlearn.report.study import AVERAGE, Study, StudyTable, problem_heading
 from everlearn.report.study_tables import table_text
@@ -41,7 +40,8 @@ def page(study: Study, pictures: Mapping[str, Sequence[Picture]], version: str) 
 
 _EXPLAINED = (
     "Accuracies are in per cent, mean ± standard deviation over seeds; an average is taken over the orders of each "
-    "seed first. Rows below the line see all tasks at once and bound what can be reached."
+    "seed first, and seeds that lack an order are left out of it. Rows below the line see all tasks at once and bound "
+    "what can be reached."
 )
 
 
@@ -73,8 +73,9 @@ def _section(table: StudyTable, number: int, level: int, pictures: Sequence[Pict
         f'<h{level} class="title" id="table-{number}-title">{escape(table.name)}</h{level}>',
         _facts(table),
         accuracies(text),
+        provenance(text),
         tests(text.tests, level + 1),
-        *_groups(pictures, number, figures),
+        *_groups(pictures, figures),
         costs(text, level + 1),
         "</section>\n",
     ]
@@ -92,27 +93,26 @@ def _facts(table: StudyTable) -> str:
         bounds = {name: value for name, value in found.items() if name not in lifelong}
         if bounds:
             bound = max(bounds, key=lambda name: bounds[name])
-            facts.append(
-                (f"{points(lifelong[best] - bounds[bound])}", f"points from {best} to {bound}, the upper bound")
-            )
-        forgetting = [run["forgetting"] for run in table.row(best).runs if run["forgetting"] is not None]
+            above = round(100 * (lifelong[best] - bounds[bound]), 1)
+            side = "above" if above > 0 else "below"
+            facts.append((f"{abs(above):.1f}", f"points {side} {bound}, the upper bound"))
+        group = table.row(best).compared()
+        forgetting = group and group.over_seeds(lambda run: run["forgetting"])
         if forgetting:
-            facts.append((f"{100 * sum(forgetting) / len(forgetting):.1f}", f"points that {best} forgets per task"))
+            facts.append((f"{100 * forgetting.mean:.1f}", f"points that {best} forgets per task"))
     runs, planned = sum(len(row.runs) for row in table.rows), sum(row.planned for row in table.rows)
     facts.append((f"{runs} of {planned}", "runs"))
     items = "".join(f"<li><b>{escape(value)}</b><span>{escape(name)}</span></li>" for value, name in facts)
     return f'<ul class="facts">{items}</ul>'
 
 
-def _groups(pictures: Sequence[Picture], number: int, figures: _Figures) -> Iterator[str]:
+def _groups(pictures: Sequence[Picture], figures: _Figures) -> Iterator[str]:
     """Figures one after the other; those that come once per order as tabs."""
     for title, group in groupby(pictures, key=lambda picture: picture.title):
         alike = list(group)
         if len(alike) == 1:
             yield figures.html(alike[0])
             continue
-        panels = "".join(
-            f'<div id="panel-{number}-{picture.name}" data-tab="{escape(picture.tab)}">{figures.html(picture)}</div>'
-            for picture in alike
-        )
+        drawn = [(picture.tab, figures.html(picture), figures.count) for picture in alike]
+        panels = "".join(f'<div id="panel-{place}" data-tab="{escape(tab)}">{html}</div>' for tab, html, place in drawn)
         yield f'<div data-tabs="{escape(title)}">{panels}</div>'

@@ -44,8 +44,17 @@ def tests(outcomes: Sequence[PairedTest], level: int) -> str:
 def costs(text: TableText, level: int) -> str:
     """What each row cost, under a heading of this level."""
     lines = (_line(cells[0], [_cell(cell) for cell in cells[1:]]) for cells in text.costs)
-    caption = "Means over runs; tokens are forward plus backward"
-    return _heading(level, "What it cost") + _table(caption, ("method", *COSTS), lines)
+    caption = "Means over the runs of complete seeds; tokens are forward plus backward"
+    return _heading(level, "What it cost") + _table(caption, ("method", *COSTS), lines, "costs")
+
+
+def provenance(text: TableText) -> str:
+    """What the runs were computed with and what they noted; nothing where that is not known."""
+    found = text.provenance
+    if found is None:
+        return ""
+    warnings = "".join(f'<p class="note" role="note">{escape(warning)}</p>' for warning in found.warnings)
+    return f'<p class="provenance">{escape(found.line)}</p>{warnings}'
 
 
 def _heading(level: int, text: str) -> str:
@@ -69,11 +78,11 @@ def _of_kind(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def _table(caption: str, header: Sequence[str], lines: Iterable[str]) -> str:
+def _table(caption: str, header: Sequence[str], lines: Iterable[str], kind: str = "") -> str:
     heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody>"
     # A table that is wider than the page scrolls inside it, also by keyboard.
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f'<div class="{f"scroll {kind}".strip()}" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f"<table><caption>{escape(caption)}</caption>{body}</table></div>"
     )

@@ -1,6 +1,7 @@
 """Colours and text sizes that the panels of a figure share."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -10,7 +11,8 @@ from matplotlib.patches import Rectangle
 from everlearn.report.results import MethodRuns
 
 # The Okabe-Ito palette, which colour-blind readers can tell apart, without its yellow: too pale for a line on white.
-LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Its black is not quite black: SVG leaves black out, and a dark page could not make it light.
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0a0a0a")
 INK, MUTED, FAINT = "#1f2933", "#66727f", "#d5dbe1"
 PAPER = "#ffffff"
 # Cells are shaded with one colour, more or less of it, over whatever the page's own colour is.
@@ -22,9 +24,14 @@ SLANT_RISE = 0.4  # height of a slanted name, as a part of its length
 
 
 def method_colours(methods: Sequence[MethodRuns]) -> dict[str, str]:
-    """A colour per lifelong method; the others are references and stay grey."""
-    lifelong = [method.method for method in methods if method.lifelong]
-    colours = {method: LINES[index % len(LINES)] for index, method in enumerate(lifelong)}
+    """A colour per lifelong method, or where there are more methods than colours, for the best of them.
+
+    The others are grey, as are those that are not lifelong: no colour stands for two methods.
+    """
+    lifelong = [method for method in methods if method.lifelong]
+    means = {method.method: fmean(run["accuracy"] for run in method.runs) for method in lifelong}
+    best = sorted(means, key=lambda name: -means[name])[: len(LINES)]
+    colours = dict(zip((name for name in means if name in best), LINES, strict=False))
     return {method.method: colours.get(method.method, MUTED) for method in methods}
 
 

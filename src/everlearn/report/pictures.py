@@ -12,6 +12,8 @@ from everlearn.report.forgetting import forgetting_figure
 from everlearn.report.frontier import frontier_figure
 from everlearn.report.gates import gates_figure
 from everlearn.report.matrices import matrices_figure
+from everlearn.report.palette import method_colours
+from everlearn.report.results import MethodRuns
 from everlearn.report.setting_curve import setting_figure
 from everlearn.report.study import StudyTable
 from everlearn.report.tasks import tasks_figure
@@ -39,10 +41,9 @@ def pictures(table: StudyTable) -> Iterator[Picture]:
     rows = table.with_runs()
     if not rows:
         return
-    groups = [row.named() for row in rows]
-    run = groups[0].runs[0]
+    groups, orders, run = table.compared(), table.orders(), rows[0].runs[0]
+    colours = method_colours([MethodRuns(row.name, row.lifelong, row.runs) for row in rows])
     about = f"{run['stream']} · {run['encoder']} · {run['split']} split"
-    orders = sorted({str(run["order"]) for group in groups if group.lifelong for run in group.runs})
     all_orders = f"{about} · mean over order{'s' if len(orders) > 1 else ''} {', '.join(orders)}" if orders else about
     whole: list[tuple[str, str, Figure | None]] = [
         ("setting", "Accuracy against the setting", setting_figure(table, all_orders)),
@@ -51,7 +52,12 @@ def pictures(table: StudyTable) -> Iterator[Picture]:
     yield from (Picture(name, title, figure) for name, title, figure in whole if figure)
     for order in orders:
         subtitle = f"{about} · order {order}"
-        yield Picture(f"stream-{order}", "Accuracy over the stream", _stream(table, order, subtitle), f"order {order}")
+        yield Picture(
+            f"stream-{order}",
+            "Accuracy over the stream",
+            accuracy_figure(table.of_order(order), subtitle, colours),
+            f"order {order}",
+        )
     lifelong = [group for group in groups if group.lifelong]
     lost = forgetting_figure(lifelong, f"{all_orders} · points lost since a task was known best")
     if lost:
@@ -60,16 +66,16 @@ def pictures(table: StudyTable) -> Iterator[Picture]:
         matrices = matrices_figure([g for g in table.of_order(order) if g.lifelong], f"{about} · order {order}")
         if matrices:
             yield Picture(f"matrix-{order}", "What is known after each task", matrices, f"order {order}")
-    yield Picture("cost", "Accuracy against cost", frontier_figure(groups, f"{all_orders} · filled: on the frontier"))
-    others = [
+    others: list[tuple[str, str, Figure | None]] = [
+        (
+            "cost",
+            "Accuracy against cost",
+            frontier_figure(groups, f"{all_orders} · filled or bold: on the frontier", colours),
+        ),
         ("violations", "Constraint violations", violations_figure(groups, f"{all_orders} · mean per run")),
         ("gates", "ANML-ER's gate", gates_figure(groups, about)),
     ]
     yield from (Picture(name, title, figure) for name, title, figure in others if figure)
-    sizes = next((run["tasks"] for group in lifelong for run in group.runs if "tasks" in run), None)
+    sizes = next((run["tasks"] for row in rows if row.lifelong for run in row.runs if "tasks" in run), None)
     if sizes and len({size["train"] for size in sizes}) > 1:
         yield Picture("tasks", "Task distribution", tasks_figure(run["stream"], sizes))
-
-
-def _stream(table: StudyTable, order: str, subtitle: str) -> Figure:
-    return accuracy_figure(table.of_order(order), subtitle)

@@ -1,6 +1,6 @@
 """Results as `result.json` holds them, and how several of them come together: one group of runs per method."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal, NotRequired, TypedDict
@@ -85,24 +85,14 @@ class ResultDict(TypedDict):
     task_ends: list[int]
     lifelong: bool
     ledger: LedgerDict
+    device: NotRequired[str]
+    precision: NotRequired[str]
+    notes: NotRequired[list[str]]
+    """What the run had to say, such as that texts are cut."""
     violations: NotRequired[dict[str, int]]
     checks_per_task: NotRequired[dict[str, int]]
     signals: NotRequired[dict[str, list[list[float]]]]
     tasks: NotRequired[list[TaskSizeDict]]
-
-
-@dataclass(frozen=True)
-class MethodRuns:
-    """The runs of one method, which differ in seed or order only."""
-
-    method: str
-    lifelong: bool
-    runs: tuple[ResultDict, ...]
-
-    @property
-    def label(self) -> str:
-        """The method's name for readers; one that sees all tasks at once says so."""
-        return self.method if self.lifelong else f"{self.method} (not lifelong)"
 
 
 @dataclass(frozen=True)
@@ -129,6 +119,36 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     return Spread(fmean(defined), stdev(defined) if len(defined) > 1 else None)
 
 
+@dataclass(frozen=True)
+class MethodRuns:
+    """The runs of one method, which differ in seed or order only."""
+
+    method: str
+    lifelong: bool
+    runs: tuple[ResultDict, ...]
+
+    @property
+    def label(self) -> str:
+        """The method's name for readers; one that sees all tasks at once says so."""
+        return self.method if self.lifelong else f"{self.method} (not lifelong)"
+
+    def over_seeds(self, value: Callable[[ResultDict], float | None]) -> Spread | None:
+        """The mean over the orders of each seed first, then mean and deviation over seeds.
+
+        None when the value is undefined in any run.
+        """
+        means = [spread([value(run) for run in own]) for own in runs_by_seed(self.runs).values()]
+        return spread([mean.mean if mean else None for mean in means])
+
+
+def runs_by_seed(runs: Sequence[ResultDict]) -> dict[int, list[ResultDict]]:
+    """The runs of each seed, which differ in order only, by rising seed."""
+    found: dict[int, list[ResultDict]] = {}
+    for run in sorted(runs, key=lambda run: run["seed"]):
+        found.setdefault(run["seed"], []).append(run)
+    return found
+
+
 def by_method(results: Sequence[ResultDict]) -> list[MethodRuns]:
     """Groups by method, in order of first appearance, with the methods that are not lifelong last."""
     _check_comparable(results)
@@ -140,16 +160,16 @@ def by_method(results: Sequence[ResultDict]) -> list[MethodRuns]:
 
 
 def describe(results: Sequence[ResultDict]) -> str:
-    """One line that says what was compared, for titles: stream, order, encoder, split, number of runs."""
+    """One line that says what was compared, for titles: stream, order, encoder, split, number of seeds."""
     groups = by_method(results)
     orders = orders_of(results)
     first = results[0]
     parts = [first["stream"], f"order{'s' if len(orders) > 1 else ''} {', '.join(orders)}"]
     parts += [first["encoder"], f"{first['split']} split"]
-    most, fewest = (pick(len(group.runs) for group in groups) for pick in (max, min))
+    most, fewest = (pick(len(runs_by_seed(group.runs)) for group in groups) for pick in (max, min))
     if most > 1:
-        runs = f"{most}" if fewest == most else f"{fewest} to {most}"
-        parts.append(f"mean ± std over {runs} runs")
+        seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
+        parts.append(f"mean ± std over {seeds} seeds")
     return " · ".join(parts)
 
 

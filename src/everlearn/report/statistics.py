@@ -36,11 +36,12 @@ def compare_rows(first: StudyRow, second: StudyRow, paper_p: float | None = None
 
     A row that is not lifelong has no order: its seeds are set against the other's averages over orders.
     """
-    mine, theirs = _by_run(first), _by_run(second)
-    if first.lifelong != second.lifelong or not mine.keys() & theirs.keys():
-        mine = {f"seed {seed}": value for seed, value in first.by_seed().items()}
-        theirs = {f"seed {seed}": value for seed, value in second.by_seed().items()}
+    ordered = first.lifelong and second.lifelong
+    mine, theirs = (_by_run(row) if ordered else _by_seed(row) for row in (first, second))
     pairs = [key for key in mine if key in theirs]
+    if not pairs:
+        warning = "no two runs share order and seed" if ordered else "no seed has all its orders in both rows"
+        return PairedTest(first.name, second.name, (), None, None, None, None, None, paper_p, warning)
     return _test(first.name, second.name, pairs, [mine[k] for k in pairs], [theirs[k] for k in pairs], paper_p)
 
 
@@ -48,14 +49,18 @@ def _by_run(row: StudyRow) -> dict[str, float]:
     return {f"order {run['order']} seed {run['seed']}": run["accuracy"] for run in row.runs}
 
 
+def _by_seed(row: StudyRow) -> dict[str, float]:
+    return {f"seed {seed}": value for seed, value in row.by_seed().items()}
+
+
 def _test(
     first: str, second: str, pairs: Sequence[str], a: Sequence[float], b: Sequence[float], paper_p: float | None
 ) -> PairedTest:
     differences = [x - y for x, y in zip(a, b, strict=True)]
     count = len(differences)
-    mean = math.fsum(differences) / count if count else None
-    if mean is None or count < 2:
-        warning = "no two runs share order and seed" if not count else "one pair only: nothing can be tested"
+    mean = math.fsum(differences) / count
+    if count < 2:
+        warning = "one pair only: nothing can be tested"
         return PairedTest(first, second, tuple(pairs), mean, None, None, None, None, paper_p, warning)
     deviation = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (count - 1))
     if deviation < 1e-12:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, cast
 
-from everlearn.report.results import MethodRuns, ResultDict, Spread, spread
+from everlearn.report.results import MethodRuns, ResultDict, Spread, runs_by_seed, spread
 
 AVERAGE = "average"
 
@@ -32,10 +32,24 @@ class StudyRow:
         """How many runs it should have."""
         return len(self.orders) * len(self.seeds)
 
-    def named(self) -> MethodRuns:
-        """The runs under the name of the row: two rows may be one method with different settings."""
-        runs = tuple(cast(ResultDict, {**run, "method": self.name}) for run in self.runs)
-        return MethodRuns(self.name, self.lifelong, runs)
+    def complete_seeds(self) -> dict[int, list[ResultDict]]:
+        """The runs of each seed that has all orders.
+
+        Whatever is averaged over orders is averaged over these alone: an average that lacks an order would be of
+        easier or harder runs than the next row's.
+        """
+        seeds = runs_by_seed(self.runs)
+        return {seed: own for seed, own in seeds.items() if len({str(run["order"]) for run in own}) == len(self.orders)}
+
+    def compared(self) -> MethodRuns | None:
+        """The runs of complete seeds under the name of the row; None where no seed is complete."""
+        return self._named([run for runs in self.complete_seeds().values() for run in runs])
+
+    def of_order(self, order: str) -> MethodRuns | None:
+        """The runs of one order; a row that is not lifelong has no order and stands for itself in each."""
+        if not self.lifelong:
+            return self.compared()
+        return self._named([run for run in self.runs if str(run["order"]) == order])
 
     def accuracy(self, column: str) -> Spread | None:
         """Mean and deviation over seeds for one order, or of the average over orders.
@@ -44,14 +58,17 @@ class StudyRow:
         """
         if column != AVERAGE:
             return spread([run["accuracy"] for run in self.runs if str(run["order"]) == column])
-        return spread(list(self.by_seed().values()))
+        group = self.compared()
+        return group.over_seeds(lambda run: run["accuracy"]) if group else None
 
     def by_seed(self) -> dict[int, float]:
-        """The average over orders for each seed that has them all."""
-        found: dict[int, list[float]] = {}
-        for run in self.runs:
-            found.setdefault(run["seed"], []).append(run["accuracy"])
-        return {seed: fmean(values) for seed, values in sorted(found.items()) if len(values) == len(self.orders)}
+        """The average accuracy over orders for each seed that has them all."""
+        return {seed: fmean(run["accuracy"] for run in runs) for seed, runs in self.complete_seeds().items()}
+
+    def _named(self, runs: Sequence[ResultDict]) -> MethodRuns | None:
+        """Runs under the name of the row: two rows may be one method with different settings."""
+        named = tuple(cast(ResultDict, {**run, "method": self.name}) for run in runs)
+        return MethodRuns(self.name, self.lifelong, named) if named else None
 
 
 @dataclass(frozen=True)
@@ -89,14 +106,22 @@ class StudyTable:
         """The rows that have something to show, those that are not lifelong last."""
         return sorted((row for row in self.rows if row.runs), key=lambda row: not row.lifelong)
 
+    def compared(self) -> list[MethodRuns]:
+        """The runs that averages over orders are taken over, of every row with a complete seed."""
+        return [group for row in self.with_runs() if (group := row.compared())]
+
     def of_order(self, order: str) -> list[MethodRuns]:
         """The runs of one order, of every row that has some; rows without an order of their own are in all of them."""
-        groups = []
-        for row in self.with_runs():
-            runs = tuple(run for run in row.named().runs if str(run["order"]) == order or not run["lifelong"])
-            if runs:
-                groups.append(MethodRuns(row.name, row.lifelong, runs))
-        return groups
+        return [group for row in self.with_runs() if (group := row.of_order(order))]
+
+    def incomplete(self) -> list[str]:
+        """The rows that have no complete seed yet."""
+        return [row.name for row in self.rows if not row.complete_seeds()]
+
+    def orders(self) -> list[str]:
+        """The orders in which something was learned, as the recipe lists them."""
+        there = {str(run["order"]) for row in self.rows if row.lifelong for run in row.runs}
+        return [order for order in dict.fromkeys(order for row in self.rows for order in row.orders) if order in there]
 
 
 def problem_heading(problem: str) -> str:

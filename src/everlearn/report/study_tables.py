@@ -3,6 +3,7 @@ formats."""
 
 from dataclasses import dataclass
 
+from everlearn.report.provenance import Provenance, provenance
 from everlearn.report.results import Spread
 from everlearn.report.statistics import PairedTest, compare_rows
 from everlearn.report.study import AVERAGE, StudyRow, StudyTable
@@ -42,6 +43,7 @@ class TableText:
     lines: tuple[TableLine, ...]
     costs: tuple[tuple[str, ...], ...]
     tests: tuple[PairedTest, ...]
+    provenance: Provenance | None
 
 
 def table_text(table: StudyTable) -> TableText:
@@ -64,8 +66,9 @@ def table_text(table: StudyTable) -> TableText:
         table.name,
         tuple("average" if column == AVERAGE else f"order {column}" for column in table.columns),
         tuple(lines),
-        tuple((row.name, *(cell(row.named()) for cell in COSTS.values())) for row in table.with_runs()),
+        tuple((group.method, *(cell(group) for cell in COSTS.values())) for group in table.compared()),
         tuple(compare_rows(table.row(test.first), table.row(test.second), test.paper_p) for test in table.tests),
+        provenance([run for row in table.rows for run in row.runs]),
     )
 
 

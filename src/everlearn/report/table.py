@@ -8,7 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from everlearn.report.results import MethodRuns, ResultDict, Spread, by_method, describe, spread
+from everlearn.report.results import MethodRuns, ResultDict, Spread, by_method, describe
 
 UNDEFINED = "–"
 
@@ -113,15 +113,15 @@ def _mean(method: MethodRuns, value: Callable[[ResultDict], float]) -> float:
 
 
 def _accuracy(method: MethodRuns) -> str:
-    return percent(spread([run["accuracy"] for run in method.runs]))
+    return percent(method.over_seeds(lambda run: run["accuracy"]))
 
 
 def _forgetting(method: MethodRuns) -> str:
-    return percent(spread([run["forgetting"] for run in method.runs]))
+    return percent(method.over_seeds(lambda run: run["forgetting"]))
 
 
 def _learning_accuracy(method: MethodRuns) -> str:
-    return percent(spread([run["learning_accuracy"] for run in method.runs]))
+    return percent(method.over_seeds(lambda run: run["learning_accuracy"]))
 
 
 def _replay_rate(method: MethodRuns) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from rich.markup import escape
 from rich.table import Table
 
@@ -78,6 +79,7 @@ def _bars(
     axes.bar_label(bars, fmt=written, fontsize=SMALL, color=INK, padding=2)
     axes.margins(y=0.12)
     axes.tick_params(axis="both", labelsize=SMALL)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter("{x:,.0f}")
     if max(map(len, names)) * len(names) > 60:
         axes.tick_params(axis="x", rotation=30)

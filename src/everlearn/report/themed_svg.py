@@ -2,11 +2,13 @@
 
 import io
 import re
+from html import escape
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from everlearn.report.palette import FAINT, GAIN_SHADE, INK, LINES, LOSS_SHADE, MUTED, PAPER
+from everlearn.report.plain_text import take_names_literally
 
 # Colours of the palette and the page's variables for them.
 VARIABLES = {
@@ -22,6 +24,7 @@ VARIABLES = {
 
 def plain_svg(figure: Figure) -> str:
     """The figure as a file of its own."""
+    take_names_literally(figure)
     # No date and no random names: the same results give the same file.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "everlearn"}):
         text = io.StringIO()
@@ -36,14 +39,18 @@ def themed_svg(svg: str, title: str, number: int) -> str:
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="f{number}-\1"', svg)
-    svg = re.sub(r'"#([^"]+)"', rf'"#f{number}-\1"', svg)
-    svg = re.sub(r"url\(#", f"url(#f{number}-", svg)
-    for colour, variable in VARIABLES.items():
-        svg = re.sub(re.escape(colour), f"var({variable})", svg, flags=re.IGNORECASE)
-    svg = re.sub(r"font: ([^;\"]*?)'[^;\"]*(?=[;\"])", r"font: \1var(--font)", svg)
+    # Tags alone: what stands between them are names, and stays as it is.
+    svg = re.sub(r"<[^>]*>", lambda tag: _themed_tag(tag[0], number), svg)
     size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
     if size:
         svg = svg.replace(size[0], f'style="max-width: {float(size[1]) * 4 / 3:.0f}px"', 1)
-    name = title.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def _themed_tag(tag: str, number: int) -> str:
+    tag = re.sub(r'\bid="([^"]+)"', rf'id="f{number}-\1"', tag)
+    tag = re.sub(r'"#([^"]+)"', rf'"#f{number}-\1"', tag)
+    tag = re.sub(r"url\(#", f"url(#f{number}-", tag)
+    for colour, variable in VARIABLES.items():
+        tag = re.sub(re.escape(colour), f"var({variable})", tag, flags=re.IGNORECASE)
+    return re.sub(r"font: ([^;\"]*?)'[^;\"]*(?=[;\"])", r"font: \1var(--font)", tag)

@@ -1,5 +1,6 @@
 """From a sweep's folder to the study that a report shows."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from everlearn.errors import UserError
@@ -26,8 +27,21 @@ def gather(path: Path) -> Study:
         raise UserError(f"{path} holds no finished run yet: go on with `everlearn sweep`.")
     missing = sum(row.planned for table in tables for row in table.rows) - found
     if missing:
-        notes.insert(0, f"{missing} runs are not there yet: averages are over those that are.")
+        notes[:0] = _unfinished(missing, tables)
     return Study(recipe.title, recipe.shows, recipe.command, recipe.cost, tables, notes)
+
+
+def _unfinished(missing: int, tables: tuple[StudyTable, ...]) -> Iterator[str]:
+    """What is averaged while runs are missing, and which rows cannot be compared yet."""
+    planned = sum(row.planned for table in tables for row in table.rows)
+    yield (
+        f"{missing} of {planned} runs are not there yet: averages and costs are over the seeds of a row that have all "
+        "their orders, what shows one order is over the seeds that have it, and tests are over the pairs there are."
+    )
+    for table in tables:
+        rows = ", ".join(table.incomplete())
+        if rows:
+            yield f"{table.name}: without average, costs and place on the frontier, as no seed is complete yet: {rows}."
 
 
 def _table(recipe: Recipe, table: Table, folder: SweepFolder, notes: list[str]) -> StudyTable:
