@@ -11,15 +11,16 @@ from everlearn.errors import UserError
 from everlearn.report.curves import spread_apart
 from everlearn.report.figure import accuracy_over_stream
 from everlearn.report.results import by_method, describe
-from everlearn.report.table import COLUMNS, comparison_markdown, comparison_rows, comparison_table
+from everlearn.report.table import COLUMNS, MORE_COLUMNS, comparison_markdown, comparison_rows, comparison_table
 
 TASKS = ("news", "reviews", "questions")
 
 
 def counts(seconds, steps=0, tokens=0):
-    zeros = ("stream_examples", "memory_writes", "memory_reads", "replays", "replays_skipped", "inner_steps")
+    zeros = ("memory_writes", "memory_reads", "replays", "replays_skipped", "examples_generated", "inner_steps")
     return {
         **dict.fromkeys(zeros, 0),
+        "stream_examples": 1000,
         "tokens_forward": tokens,
         "tokens_backward": tokens // 2,
         "optimiser_steps": steps,
@@ -64,6 +65,29 @@ def make_result(method="replay", seed=1, accuracy=0.75, tasks=TASKS, lifelong=Tr
         },
         **changes,
     }
+
+
+def with_counts(result, phase, **changed):
+    """The same with other counts in a phase of its ledger."""
+    ledger = result["ledger"]
+    return {**result, "ledger": {**ledger, phase: {**ledger[phase], **changed}}}
+
+
+def more_cell(result, header):
+    (method,) = by_method([result])
+    return MORE_COLUMNS[header](method)
+
+
+def test_no_cost_is_without_a_column():
+    mer = with_counts(make_result(), "train", inner_steps=1040)
+    assert cells([mer], "replay")["optim. steps"] == "1,234 + 1,040"
+    kept = make_result()
+    kept["ledger"] = {**kept["ledger"], "memory_entries": 0, "memory_bytes": 0, "method_bytes": 800_000_000}
+    assert cells([kept], "replay")["memory"] == "0 / 800.0MB"
+    assert more_cell(with_counts(make_result(), "train", examples_generated=16), "generated") == "1.60%"
+    adapting = with_counts(make_result(), "test", memory_reads=960, inner_steps=90_000)
+    assert more_cell(adapting, "test reads / steps") == "960 / 90.0k"
+    assert more_cell(make_result(), "generated") == more_cell(make_result(), "test reads / steps") == "–"
 
 
 def cells(results, method):

@@ -7,7 +7,7 @@ from everlearn.report import comparisons
 from everlearn.report.comparisons import comparison_cells
 from everlearn.report.statistics import PairedTest
 from everlearn.report.study import Study, problem_heading
-from everlearn.report.study_tables import COSTS, Cell, TableText, table_text
+from everlearn.report.study_tables import Cell, TableText, table_text
 
 SIGNS = {"±": r"$\pm$", "−": "$-$", "×": r"$\times$", "–": "--", "→": r"$\rightarrow$", "·": r"$\cdot$"}
 SPECIAL = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
@@ -37,7 +37,7 @@ def markdown(study: Study) -> str:
             if table.costs:
                 parts += [
                     "What it cost, means over the runs of complete seeds:",
-                    _markdown_rows(("row", *COSTS), table.costs),
+                    _markdown_rows(("row", *table.cost_columns), table.costs),
                 ]
             if table.tests:
                 rows = tuple(map(comparison_cells, table.tests))

@@ -10,7 +10,7 @@ from matplotlib.ticker import EngFormatter
 
 from everlearn.report.palette import INK, LINE_OF_TEXT, MUTED, PAPER, SMALL
 from everlearn.report.panels import plain_axes, titled_figure
-from everlearn.report.results import MethodRuns, ResultDict
+from everlearn.report.results import MethodRuns, ResultDict, bytes_held
 
 MARKERS = "osD^vPX<>hp"
 """Shapes of rows, so that nobody needs to tell them apart by colour alone; rows beyond these and the colours have a
@@ -25,7 +25,8 @@ def _tokens(run: ResultDict) -> float:
 COSTS: dict[str, tuple[Cost, str]] = {
     "tokens while learning, forward + backward": (_tokens, ""),
     "seconds of learning": (lambda run: run["ledger"]["train"]["seconds"], "s"),
-    "memory of examples": (lambda run: run["ledger"]["memory_bytes"], "B"),
+    "memory: examples and what else is kept": (bytes_held, "B"),
+    "seconds of testing": (lambda run: run["ledger"]["test"]["seconds"], "s"),
 }
 
 
@@ -48,7 +49,7 @@ def frontier_figure(methods: Sequence[MethodRuns], subtitle: str, colours: Mappi
     if not methods:
         return None
     height = max(4.2, 0.8 + LINE_OF_TEXT * len(methods))  # the legend has a line for each
-    figure = titled_figure("Accuracy against cost", subtitle, 10.0, height)
+    figure = titled_figure("Accuracy against cost", subtitle, 12.5, height)
     markers = _markers(methods, colours)
     for place, (title, (cost, unit)) in enumerate(COSTS.items()):
         axes = figure.add_subplot(1, len(COSTS), place + 1)

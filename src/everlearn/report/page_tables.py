@@ -5,7 +5,7 @@ from html import escape
 
 from everlearn.report.comparisons import CAPTION, HEADER, comparison_cells
 from everlearn.report.statistics import LEVEL, PairedTest
-from everlearn.report.study_tables import COSTS, TableLine, TableText
+from everlearn.report.study_tables import TableLine, TableText
 from everlearn.report.table import UNDEFINED
 
 
@@ -45,7 +45,7 @@ def costs(text: TableText, level: int) -> str:
     """What each row cost, under a heading of this level."""
     lines = (_line(cells[0], [_cell(cell) for cell in cells[1:]]) for cells in text.costs)
     caption = "Means over the runs of complete seeds; tokens are forward plus backward"
-    return _heading(level, "What it cost") + _table(caption, ("method", *COSTS), lines, "costs")
+    return _heading(level, "What it cost") + _table(caption, ("method", *text.cost_columns), lines, "costs")
 
 
 def provenance(text: TableText) -> str:

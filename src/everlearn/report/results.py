@@ -16,6 +16,7 @@ class CountsDict(TypedDict):
     memory_reads: int
     replays: int
     replays_skipped: int
+    examples_generated: int
     tokens_forward: int
     tokens_backward: int
     optimiser_steps: int
@@ -117,6 +118,11 @@ def spread(values: Sequence[float | None]) -> Spread | None:
     if not defined or len(defined) < len(values):
         return None
     return Spread(fmean(defined), stdev(defined) if len(defined) > 1 else None)
+
+
+def bytes_held(run: ResultDict) -> int:
+    """What a run held in the end beside its network: the memory's examples, and whatever else the method keeps."""
+    return run["ledger"]["memory_bytes"] + run["ledger"]["method_bytes"]
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class TableText:
     name: str
     columns: tuple[str, ...]
     lines: tuple[TableLine, ...]
+    cost_columns: tuple[str, ...]
+    """Of `COSTS`, those in which some row has something to show."""
     costs: tuple[tuple[str, ...], ...]
     tests: tuple[PairedTest, ...]
     provenance: Provenance | None
@@ -62,11 +64,14 @@ def table_text(table: StudyTable) -> TableText:
         )
         for row in sorted(table.rows, key=lambda row: not row.lifelong)
     ]
+    compared = table.compared()
+    paid = {name: cell for name, cell in COSTS.items() if any(cell(group) != UNDEFINED for group in compared)}
     return TableText(
         table.name,
         tuple("average" if column == AVERAGE else f"order {column}" for column in table.columns),
         tuple(lines),
-        tuple((group.method, *(cell(group) for cell in COSTS.values())) for group in table.compared()),
+        tuple(paid),
+        tuple((group.method, *(cell(group) for cell in paid.values())) for group in compared),
         tuple(compare_rows(table.row(test.first), table.row(test.second), test.paper_p) for test in table.tests),
         provenance([run for row in table.rows for run in row.runs]),
     )

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Literal
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from everlearn.report.results import MethodRuns, ResultDict, Spread, by_method, describe
+from everlearn.report.results import MethodRuns, ResultDict, Spread, by_method, bytes_held, describe
 
 UNDEFINED = "–"
 
@@ -112,6 +113,14 @@ def _mean(method: MethodRuns, value: Callable[[ResultDict], float]) -> float:
     return fmean(value(run) for run in method.runs)
 
 
+Phase = Literal["train", "test"]
+Counted = Literal["stream_examples", "memory_reads", "examples_generated", "optimiser_steps", "inner_steps"]
+
+
+def _counted(method: MethodRuns, phase: Phase, what: Counted) -> float:
+    return _mean(method, lambda run: run["ledger"][phase][what])
+
+
 def _accuracy(method: MethodRuns) -> str:
     return percent(method.over_seeds(lambda run: run["accuracy"]))
 
@@ -136,12 +145,23 @@ def _train_tokens(method: MethodRuns) -> str:
 
 def _memory(method: MethodRuns) -> str:
     entries = _mean(method, lambda run: run["ledger"]["memory_entries"])
-    megabytes = _mean(method, lambda run: run["ledger"]["memory_bytes"]) / 1e6
-    return f"{count(entries)} / {megabytes:.1f}MB" if entries else "0"
+    megabytes = _mean(method, bytes_held) / 1e6
+    return f"{count(entries)} / {megabytes:.1f}MB" if entries or megabytes else "0"
 
 
 def _optimiser_steps(method: MethodRuns) -> str:
-    return f"{round(_mean(method, lambda run: run['ledger']['train']['optimiser_steps'])):,}"
+    steps, inner = (round(_counted(method, "train", kind)) for kind in ("optimiser_steps", "inner_steps"))
+    return f"{steps:,} + {inner:,}" if inner else f"{steps:,}"
+
+
+def _generated(method: MethodRuns) -> str:
+    made, given = _counted(method, "train", "examples_generated"), _counted(method, "train", "stream_examples")
+    return f"{100 * made / given:.2f}%" if made else UNDEFINED
+
+
+def _test_adaptation(method: MethodRuns) -> str:
+    reads, steps = (_counted(method, "test", kind) for kind in ("memory_reads", "inner_steps"))
+    return f"{count(reads)} / {count(steps)}" if reads or steps else UNDEFINED
 
 
 def _train_time(method: MethodRuns) -> str:
@@ -179,14 +199,20 @@ COLUMNS: dict[str, Callable[[MethodRuns], str]] = {
     "train time": _train_time,
     "test time": _test_time,
 }
-"""Header and how its cell is made. Accuracies and forgetting are in per cent; tokens are forward plus backward."""
+"""Header and how its cell is made. Accuracies and forgetting are in per cent; tokens are forward plus backward.
+
+Memory is the examples stored, and the bytes of these and of whatever else the method keeps; steps are the optimiser's,
+and those of an inner loop behind them.
+"""
 
 MORE_COLUMNS: dict[str, Callable[[MethodRuns], str]] = {
+    "generated": _generated,
     "test tokens": _test_tokens,
+    "test reads / steps": _test_adaptation,
     "weights trained": _weights_trained,
     "GPU memory": _device_memory,
 }
 """What a page has room for and a terminal has not: the rest of what a method pays."""
 
-MAY_WRAP = {"method", "memory"}
+MAY_WRAP = {"method", "memory", "optim. steps"}
 """Columns whose cells still read well on two lines, so that the table fits a terminal of 80 columns."""
