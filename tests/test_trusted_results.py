@@ -162,6 +162,7 @@ def test_a_damaged_result_is_left_out_and_computed_again(kind: str, home: Path):
     assert sum("is damaged" in line and reason in line for line in screen.said) == 1
     assert "1 of 2 runs are done already" in screen.said
     assert results_in(home / "out") == whole
+    assert (home / "out" / "logs" / "damaged" / folder.name).is_dir()  # nothing that took hours is thrown away
     assert not [note for note in gather(home / "out").notes if "damaged" in note]
 
 

@@ -20,7 +20,7 @@ class Done:
     say: Callable[[str], None]
 
     def left(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Those that have to be carried out; what is in their way is removed."""
+        """Those that have to be carried out; what is in their way is moved or removed."""
         finished: list[tuple[PlannedRun, ResultDict]] = []
         damaged: list[tuple[PlannedRun, str]] = []
         for run in runs:
@@ -32,8 +32,8 @@ class Done:
         # Before anything is removed: whoever gave the wrong data loses nothing.
         self._refuse_other_data(finished)
         for run, flaw in damaged:
-            self.say(f"{run.label}: the result in {self.folder.of(run)} is damaged ({flaw}): computing it again")
-            self.folder.discard(run)
+            aside = self.folder.set_aside(run)
+            self.say(f"{run.label}: its result is damaged ({flaw}) and now in {aside}: computing it again")
         done = {run.name for run, _ in finished}
         for other in self.reuse:
             wanted = [run for run in runs if run.name not in done]

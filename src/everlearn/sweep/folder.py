@@ -111,6 +111,13 @@ class SweepFolder:
         """Remove a run, so that it is computed again."""
         shutil.rmtree(self.of(run))
 
+    def set_aside(self, run: PlannedRun) -> Path:
+        """Move a finished run whose result cannot be trusted out of the way; where it is now, for whoever wants it."""
+        aside = self.logs / "damaged" / run.name
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        return self.of(run).rename(aside)
+
     def give_up(self, run: PlannedRun, reason: str) -> None:
         """Note that a trial cannot work, so that a search which is gone on with does not try it again."""
         self.given_up.mkdir(exist_ok=True)
