@@ -103,6 +103,20 @@ def test_line_ends_of_windows_change_nothing(folder):
     assert load(folder) == before
 
 
+def test_empty_lines_at_the_end_change_nothing(folder):
+    before = load(folder)
+    for name in ("relation_name.txt", "training_data.txt", "val_data.txt"):
+        with (folder / name).open("a") as file:
+            file.write("\n  \n")
+    assert load(folder) == before
+
+
+def test_a_relation_without_a_name_is_named_with_its_line_whatever_a_cluster_file_says(folder):
+    names = folder / "relation_name.txt"
+    names.write_text("".join(names.read_text().splitlines(keepends=True)[:-1]))
+    assert re.search(r"training_data\.txt line \d+ has relation 12", refused(folder))
+
+
 def test_labels_are_counted_from_0_and_named_in_the_order_of_the_file(folder):
     benchmark = load(folder)
     assert benchmark.labels == tuple(NAMES)
@@ -593,6 +607,8 @@ MALFORMED = "is not `relation<TAB>candidates<TAB>sentence`"
         ("1\t2 3\ta sentence\tand more", MALFORMED),
         ("1_0\t2 3\ta sentence", "something other than numbers of relations"),
         ("1\t+2 3\ta sentence", "something other than numbers of relations"),
+        (f"1\t{'9' * 5000} 3\ta sentence", "something other than numbers of relations"),
+        ("\n1\t2 3\ta sentence", MALFORMED),  # an empty line in between
         ("1\t٣ 4\ta sentence", "something other than numbers of relations"),
         ("1\t1\ta sentence", "no candidate but its own relation"),
         ("99\tnoNegativeAnswer\ta sentence", "relation 99, which relation_name.txt does not name"),
@@ -619,7 +635,7 @@ def test_a_relation_named_twice(with_line):
     assert "names the relation 'sport' again" in with_line("relation_name.txt", "///sport")
 
 
-@pytest.mark.parametrize("line", ["///", " ", "place of burial"])
+@pytest.mark.parametrize("line", ["///", " \n///place of burial", "place of burial"])
 def test_a_relation_without_a_name(with_line, line):
     assert "names no relation" in with_line("relation_name.txt", line)
 
@@ -719,6 +735,8 @@ def changed(**changes):
         ("[[1, 2], [3]]", "is not a JSON object of cluster"),
         ("{0: [1]", "is not a JSON object of cluster"),
         ('{"0": [1], "0": [2]}', "a cluster stands in it twice"),
+        (changed(c0=[12]), "the same cluster"),
+        (changed(**{"9": [True, 12]}), "true and false are no numbers"),
         ("[" * 100_000, "is not a JSON object of cluster"),
         ("", "is empty"),
     ],

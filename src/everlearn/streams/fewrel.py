@@ -39,10 +39,11 @@ def load(config: StreamConfig, embed: Embed) -> Benchmark:
     folder = _folder(config)
     find_files(folder)
     relations = read_relations(folder)
-    clusters, cluster_notes = find_clusters(config, folder, relations, embed)
-    names = orders.choose(config.order, _orders(list(clusters)), list(clusters))
+    # Sentences first: a relation that has no name is missing in their lines, whatever a cluster file says.
     train, train_notes = read_sentences(folder, TRAINING, len(relations), gold_among_candidates=False)
     test, test_notes = read_sentences(folder, TEST, len(relations), gold_among_candidates=True)
+    clusters, cluster_notes = find_clusters(config, folder, relations, embed)
+    names = orders.choose(config.order, _orders(list(clusters)), list(clusters))
     owners = {relation: name for name in names for relation in clusters[name]}
     train = [example for example in train if example.label in owners]
     validation: list[Example] = []

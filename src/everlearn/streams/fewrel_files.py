@@ -1,6 +1,7 @@
 """The files of Lifelong FewRel: names of relations, and sentences with their relation and candidates."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from everlearn.errors import UserError
@@ -23,7 +24,7 @@ def read_relations(folder: Path) -> list[str]:
     """The names of the relations; line n names relation n."""
     path = _find(folder, RELATIONS)
     names: list[str] = []
-    for number, line in enumerate(tables.lines(path), start=1):
+    for number, line in _numbered_lines(path):
         _, mark, name = line.rpartition("///")
         name = name.strip()
         if not mark or not name:
@@ -47,7 +48,7 @@ def read_sentences(
     path = _find(folder, name)
     examples: list[Example] = []
     skipped = tables.Skipped(path.name, "without candidates")
-    for number, line in enumerate(tables.lines(path), start=1):
+    for number, line in _numbered_lines(path):
         columns = line.rstrip("\r\n").split("\t")
         if len(columns) < 3 or not columns[2].strip() or "".join(columns[3:]).strip():
             raise UserError(f"{path} line {number} is not `relation<TAB>candidates<TAB>sentence`: mend or remove it.")
@@ -73,10 +74,20 @@ def read_sentences(
     return examples, skipped.notes()
 
 
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """A file's lines, without empty ones behind the last."""
+    empty: list[tuple[int, str]] = []
+    for number, line in enumerate(tables.lines(path), start=1):
+        empty.append((number, line))
+        if line.strip():
+            yield from empty
+            empty = []
+
+
 def _ids(text: str, relations: int, where: str) -> list[int]:
     """Numbers of relations, counted from 0 as labels are."""
     words = text.split()
-    if not all(re.fullmatch("-?[0-9]+", word) for word in words):
+    if not all(re.fullmatch("-?[0-9]{1,9}", word) for word in words):
         raise UserError(f"{where} has something other than numbers of relations: '{text}'.")
     numbers = [int(word) for word in words]
     for number in numbers:

@@ -69,15 +69,17 @@ def _read(path: Path, relations: int) -> Clusters:
     text = "".join(tables.lines(path))
     try:
         content = json.loads(text, object_pairs_hook=_each_once)
-        clusters = {
-            _task(name): [operator.index(n) - 1 for n in content[name]] for name in sorted(content, key=_number)
-        }
+        clusters = {_task(name): [_relation(n) for n in content[name]] for name in sorted(content, key=_number)}
+        if len(clusters) < len(content):
+            raise ValueError("a number and c with that number are the same cluster")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is not a JSON object of cluster → list of relation numbers: {error}.") from error
     members = [relation for cluster in clusters.values() for relation in cluster]
     for relation in members:
         if not 0 <= relation < relations:
-            raise UserError(f"{path} has relation {relation + 1}, which relation_name.txt does not name.")
+            raise UserError(
+                f"{path} has relation {relation + 1}, which relation_name.txt does not name (it names {relations})."
+            )
         if members.count(relation) > 1:
             raise UserError(f"{path} has relation {relation + 1} twice: each belongs to one cluster.")
     missing = sorted(set(range(relations)) - set(members))
@@ -94,6 +96,13 @@ def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(members):
         raise ValueError("a cluster stands in it twice")
     return content
+
+
+def _relation(number: Any) -> int:
+    """Counted from 0."""
+    if isinstance(number, bool):
+        raise TypeError("true and false are no numbers")
+    return operator.index(number) - 1
 
 
 def _task(name: str) -> str:
