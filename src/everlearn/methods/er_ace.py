@@ -28,24 +28,26 @@ class ERACE(SparseReplay):
         self.seen: set[int] = set()
 
     def observe(self, batch: Batch) -> Observations:
-        """Step on the batch, remember it, and step on old examples when it is time."""
+        """Remember the batch, step on it, and step on old examples when it is time."""
+        self.memory.write(batch)
         present = set(batch.labels.tolist())
         others = self.seen - present
         taking_part = [label for label in self.problem.contenders if label not in others]
-        observations: dict[str, float | torch.Tensor] = {}
-        narrowed = self.problem.narrowed(batch, taking_part, beside=present)
-        if len(narrowed):
-            observations["loss"], gradients = self.gradient_among(narrowed, taking_part)
-        self.memory.write(batch)
-        if len(narrowed):
-            self.update(gradients)
+        losses = {"loss": self.step_among(self.problem.narrowed(batch, taking_part, beside=present), taking_part)}
         self.seen |= present
         replayed = self.replayed_batch()
-        narrowed = self.problem.narrowed(replayed, self.seen) if replayed is not None else batch.take([])
-        if len(narrowed):
-            observations["replay_loss"], gradients = self.gradient_among(narrowed, self.seen, replayed=True)
-            self.update(gradients, replayed=True)
-        return observations
+        if replayed is not None:
+            narrowed = self.problem.narrowed(replayed, self.seen)
+            losses["replay_loss"] = self.step_among(narrowed, self.seen, replayed=True)
+        return {name: loss for name, loss in losses.items() if loss is not None}
+
+    def step_among(self, batch: Batch, labels: Collection[int], replayed: bool = False) -> torch.Tensor | None:
+        """Step as if there were no other labels than these; the loss, unless there is nothing left to learn."""
+        if not len(batch):
+            return None
+        loss, gradients = self.gradient_among(batch, labels, replayed)
+        self.update(gradients, replayed=replayed)
+        return loss
 
     def gradient_among(
         self, batch: Batch, labels: Collection[int], replayed: bool = False
