@@ -11,6 +11,7 @@ from everlearn.errors import UserError, unknown
 from everlearn.methods import METHODS
 from everlearn.report.results import Spread
 from everlearn.report.study import PlannedTest
+from everlearn.sweep.including import read_whole
 from everlearn.sweep.search import read_search
 from everlearn.sweep.source import Place, Source, read_source
 
@@ -18,7 +19,6 @@ NOT_MEASURED = "not measured yet"
 AVERAGE = "average"
 _FIGURE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 
-RECIPE_KEYS = ("title", "shows", "command", "cost", "tables")
 TABLE_KEYS = ("settings", "chosen", "orders", "seeds", "rows", "per_order", "curve", "compare", "trials", "finalists")
 ROW_KEYS = ("name", "paper", "expected", "orders", "seeds", "search")
 
@@ -71,17 +71,13 @@ class Recipe:
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a YAML file; what does not fit is named with its line."""
-    source = read_source(path)
+    source = read_whole(path)
     content = source.content
-    _check_keys(source, (), content, RECIPE_KEYS, needed=("title", "tables"))
     texts = {key: content.get(key, "") for key in ("title", "shows", "command", "cost")}
     for key, text in texts.items():
         if not isinstance(text, str):
             raise source.error((key,), f"{key} is a text, not {text!r}.")
-    tables = content["tables"]
-    if not isinstance(tables, dict) or not tables:
-        raise source.error(("tables",), "tables holds `name:` and, below it, settings, rows and so on.")
-    read = tuple(_table(source, name, table) for name, table in tables.items())
+    read = tuple(_table(source, name, table) for name, table in content["tables"].items())
     return Recipe(source, tables=read, **{key: " ".join(text.split()) for key, text in texts.items()})
 
 
@@ -101,7 +97,7 @@ def figure(text: Any) -> Spread:
 
 def _table(source: Source, name: str, content: Any) -> Table:
     place: Place = ("tables", name)
-    _check_keys(source, place, content, TABLE_KEYS, needed=("rows",))
+    source.check_keys(place, content, TABLE_KEYS, needed=("rows",))
     shared = content.get("settings", {})
     if not isinstance(shared, dict):
         raise source.error((*place, "settings"), "settings holds `name: value` lines.")
@@ -218,7 +214,7 @@ def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str
     found = []
     for number, entry in enumerate(content):
         where = (*place, number)
-        _check_keys(source, where, entry, ("rows", "paper_p"), needed=("rows",))
+        source.check_keys(where, entry, ("rows", "paper_p"), needed=("rows",))
         rows, p = entry["rows"], entry.get("paper_p")
         if not isinstance(rows, list) or len(rows) != 2:
             raise source.error((*where, "rows"), "rows names the two rows to compare, as in [OML-ER, REPLAY].")
@@ -264,14 +260,3 @@ def _by_method(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
         if method not in METHODS:
             raise source.error((*place, method), str(unknown("method", method, METHODS)))
     return content
-
-
-def _check_keys(source: Source, place: Place, content: Any, known: Sequence[str], needed: Sequence[str] = ()) -> None:
-    if not isinstance(content, dict):
-        raise source.error(place, f"this holds `name: value` lines ({', '.join(known)}).")
-    for key in content:
-        if key not in known:
-            raise source.error((*place, key), str(unknown("key", key, known)))
-    for key in needed:
-        if key not in content:
-            raise source.error(place, f"`{key}:` is missing.")

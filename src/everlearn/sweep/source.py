@@ -1,31 +1,53 @@
 """A recipe's YAML with the line of every entry, so that a mistake can be named where it stands."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from everlearn.errors import UserError
+from everlearn.errors import UserError, unknown
 
 Place = tuple[str | int, ...]
 """The keys and positions that lead from the top of the file to an entry."""
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of a file, by its number."""
+
+    path: Path
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.path} line {self.number}"
+
+
+@dataclass(frozen=True)
 class Source:
-    """A file's content and where each entry stands in it."""
+    """A file's content and where each entry stands: in that file, or in one whose entries it takes over."""
 
     path: Path
     content: dict[str, Any]
-    lines: Mapping[Place, int]
+    lines: Mapping[Place, Line]
 
     def error(self, place: Place, message: str) -> UserError:
         """The error for an entry; one that has no line of its own is named by what it belongs to."""
         while place and place not in self.lines:
             place = place[:-1]
-        return UserError(f"{self.path} line {self.lines.get(place, 1)}: {message}")
+        return UserError(f"{self.lines.get(place, Line(self.path, 1))}: {message}")
+
+    def check_keys(self, place: Place, content: Any, known: Sequence[str], needed: Sequence[str] = ()) -> None:
+        """Refuse an entry that is no mapping, has a key that is not `known`, or lacks one that is `needed`."""
+        if not isinstance(content, dict):
+            raise self.error(place, f"this holds `name: value` lines ({', '.join(known)}).")
+        for key in content:
+            if key not in known:
+                raise self.error((*place, key), str(unknown("key", key, known)))
+        for key in needed:
+            if key not in content:
+                raise self.error(place, f"`{key}:` is missing.")
 
 
 def read_source(path: Path) -> Source:
@@ -36,16 +58,16 @@ def read_source(path: Path) -> Source:
         raise UserError(f"there is no recipe {path}: check the path.") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"the recipe {path} cannot be read: {' '.join(str(error).split())}.") from error
-    lines: dict[Place, int] = {}
+    lines: dict[Place, Line] = {}
     if not isinstance(node, yaml.MappingNode):
         raise UserError(f"{path} line 1: a recipe holds `name: value` lines; see docs/recipes.md.")
     content = _plain(node, (), lines, path)
     return Source(path, content, lines)
 
 
-def _plain(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -> Any:
+def _plain(node: yaml.Node, place: Place, lines: dict[Place, Line], path: Path) -> Any:
     """The value of a node; the lines of it and of everything in it are noted."""
-    lines.setdefault(place, node.start_mark.line + 1)
+    lines.setdefault(place, Line(path, node.start_mark.line + 1))
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*place, number), lines, path) for number, item in enumerate(node.value)]
     if not isinstance(node, yaml.MappingNode):
@@ -55,9 +77,9 @@ def _plain(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -
         return _number(value) if isinstance(value, str) and isinstance(node, yaml.ScalarNode) else value
     content: dict[str, Any] = {}
     for key_node, value_node in node.value:
-        key, line = str(key_node.value), key_node.start_mark.line + 1
+        key, line = str(key_node.value), Line(path, key_node.start_mark.line + 1)
         if key in content:
-            raise UserError(f"{path} line {line}: '{key}' stands here a second time: leave one of them out.")
+            raise UserError(f"{line}: '{key}' stands here a second time: leave one of them out.")
         lines[(*place, key)] = line
         content[key] = _plain(value_node, (*place, key), lines, path)
     return content
