@@ -64,11 +64,12 @@ def make_sweep(recipe: Path, out: Path, **means: Any) -> tuple[Sweep, Listener]:
 
 
 def results_in(out: Path) -> dict[str, Any]:
-    """The results by the name of their run, without the time they took."""
+    """The results by the name of their run, without the time they took and how many went on at once."""
     found = {}
     for path in sorted((out / "runs").glob("*/result.json")):
         result = json.loads(path.read_text())
-        for phase in ("train", "test"):
+        for phase in ("train", "watch", "test"):
             del result["ledger"][phase]["seconds"], result["ledger"][phase]["phases"]
+        del result["computed_with"]["runs_at_once"]
         found[path.parent.name] = result
     return found

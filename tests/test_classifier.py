@@ -60,7 +60,7 @@ def knowledge(classifier: LifelongClassifier) -> dict[str, Any]:
     """Everything that is learned; times and clocks aside."""
     state = classifier.state()
     del state["times"]
-    for meter in ("train", "test"):
+    for meter in ("train", "watch", "test"):
         for time in ("seconds", "phases"):
             del state["learner"]["ledger"][meter][time]
     return state

@@ -15,7 +15,7 @@ SOURCE = Path(everlearn.__file__).parent
 # Lowest first. A module may import from its own room and from rooms of strictly lower layers. Names in one set are one
 # room, and so are the modules of a folder.
 LAYERS: list[list[set[str]]] = [
-    [{"errors", "settings", "seeding", "examples"}],
+    [{"errors", "settings", "seeding", "examples"}, {"machine"}],
     [{"batches", "ledger", "transfer"}],
     [{"streams"}, {"encoders"}, {"checkpoint"}],
     [{"problems"}, {"memory"}],

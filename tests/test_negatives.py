@@ -183,7 +183,7 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 def without_times(result: dict[str, Any]) -> dict[str, Any]:
     meters = {
         phase: {k: v for k, v in result["ledger"][phase].items() if k not in ("seconds", "phases")}
-        for phase in ("train", "test")
+        for phase in ("train", "watch", "test")
     }
     return {**result, "ledger": {**result["ledger"], **meters}}
 

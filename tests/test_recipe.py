@@ -127,6 +127,14 @@ def test_a_recipe_becomes_runs(tmp_path):
         ("paper_p: 0.01", "paper_p: true", "paper_p lies between 0 and 1", None),
         ("    seeds:", "    chosen: no.yaml\n    seeds:", "there is no file", "    chosen: no.yaml"),
         ("title: Something", "title: Something\ntitle: More", "a second time", "title: More"),
+        (
+            "method: mtl",
+            "method: mtl\n        split: validation",
+            "'MTL' has another split",
+            "        split: validation",
+        ),
+        ("method: mtl", "method: mtl\n        stream: file", "'MTL' has another stream", "        stream: file"),
+        ("title: Something", "title: &a [*a]", "an anchor refers to what it stands in", "title: &a [*a]"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(refused, old, new, message, line):
@@ -271,3 +279,20 @@ def test_the_sample_of_relations_is_the_one_of_the_tests(tmp_path):
     made = write_sample(tmp_path / "sample")
     shipped = ROOT / "recipes" / "sample" / "fewrel"
     assert {p.name: p.read_text() for p in made.iterdir()} == {p.name: p.read_text() for p in shipped.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "line", "message"),
+    [
+        ("seq:\n  batch_size: 8\n  lr: -1\n", 3, "lr must be greater than 0"),
+        ("seq: {lr: 1e-3}\nmtl:\n  batch_sise: 8\n", 3, "unknown setting 'batch_sise': did you mean 'batch_size'?"),
+    ],
+)
+def test_a_mistake_in_a_file_of_chosen_settings_is_named_where_it_stands(tmp_path, chosen, line, message):
+    (tmp_path / "chosen.yaml").write_text(chosen)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(GOOD.replace("    seeds:", "    chosen: chosen.yaml\n    seeds:").replace("        lr: 1e-3\n", ""))
+    with pytest.raises(
+        UserError, match=rf"^{re.escape(str(tmp_path / 'chosen.yaml'))} line {line}: {re.escape(message)}"
+    ):
+        read_and_check(path)

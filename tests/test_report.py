@@ -55,6 +55,7 @@ def make_result(method="replay", seed=1, accuracy=0.75, tasks=TASKS, lifelong=Tr
         "lifelong": lifelong,
         "ledger": {
             "train": counts(185.0, steps=1234, tokens=2_000_000),
+            "watch": counts(7.0),
             "test": counts(4.0),
             "replay_rate": 0.0098,
             "memory_entries": 1150 if lifelong else 0,

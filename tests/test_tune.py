@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from everlearn.errors import UserError
+from everlearn.sweep.plan import plan
+from everlearn.sweep.recipe import read_recipe
 from everlearn.sweep.tune import trials_of, tune
 from sweep_support import RECIPE, SAMPLE, make_sweep, results_in, write_recipe
 
@@ -73,6 +75,23 @@ def test_a_search_finds_the_best_and_goes_on(tmp_path: Path, everlearn):
     code, _, error = everlearn("sweep", recipe, "--out", tmp_path / "sweep")
     assert code == 2
     assert "this recipe is for `everlearn tune`" in error
+
+
+def test_what_is_chosen_holds_what_its_row_fixed_too(tmp_path: Path):
+    content = search_recipe(seeds=[42])
+    fixed = {"replay_gradient": "sum", "batch_size": 8}
+    content["tables"]["relations"]["rows"] = [
+        {"name": "R", "method": "replay", **fixed, "search": {"lr": [1e-3, 1e-2]}}
+    ]
+    sweep, _ = make_sweep(write_recipe(tmp_path / "recipe.yaml", content), tmp_path / "out")
+    (best,) = tune(sweep)
+    chosen = yaml.safe_load((tmp_path / "out" / "chosen.yaml").read_text())
+    assert chosen == {"replay": {**fixed, **best.trial.tried}}
+    used = copy.deepcopy(RECIPE)
+    table = used["tables"]["relations"]
+    table.update(chosen="out/chosen.yaml", rows=[{"name": "REPLAY", "method": "replay"}], compare=[])
+    (run, *_) = plan(read_recipe(write_recipe(tmp_path / "used.yaml", used)))
+    assert run.config.flat() | chosen["replay"] == run.config.flat()
 
 
 def test_a_trial_that_failed_is_not_tried_again(tmp_path: Path):

@@ -55,8 +55,8 @@ def compare_methods(
 
     def one(name: str) -> ResultDict:
         shown, alone = (screen, True) if together == 1 else (quiet, False)
-        result = run(configs[name], out / name, resume, shown, benchmark, alone=alone)
-        cost = result["ledger"]["train"]["seconds"] + result["ledger"]["test"]["seconds"]
+        result = run(configs[name], out / name, resume, shown, benchmark, alone=alone, at_once=together)
+        cost = sum(result["ledger"][work]["seconds"] for work in ("train", "watch", "test"))
         screen.say(f"{name}: accuracy {result['accuracy']:.1%} ({cost:,.0f} s)")
         return cast(ResultDict, result)
 

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
 @dataclass
 class Meter:
-    """Counters of one phase: learning, or testing."""
+    """Counters of one kind of work: learning, following the run, or testing."""
 
     stream_examples: int = 0
     memory_writes: int = 0
@@ -29,6 +29,17 @@ class Meter:
     def __post_init__(self) -> None:
         self.settle: Callable[[], None] = _nothing
         """Called at the end of a phase. Work on a GPU goes on behind the clock's back, unless this waits for it."""
+
+    def take(self, other: "Meter") -> None:
+        """Add what another meter has counted; that one starts again from nothing."""
+        nothing = Meter()
+        for name in (counter.name for counter in fields(Meter)):
+            own, more = getattr(self, name), getattr(other, name)
+            if name == "phases":
+                own.update({phase: own.get(phase, 0.0) + spent for phase, spent in more.items()})
+            else:
+                setattr(self, name, max(own, more) if name == "peak_device_bytes" else own + more)
+            setattr(other, name, getattr(nothing, name))
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -65,7 +76,10 @@ class Ledger:
     """
 
     train: Meter = field(default_factory=Meter)
+    watch: Meter = field(default_factory=Meter)
+    """Evaluations on the way, which follow the run: how many there are is the experimenter's choice."""
     test: Meter = field(default_factory=Meter)
+    """The evaluation at the end: what it takes to predict the test set once."""
     memory_entries: int = 0
     memory_bytes: int = 0
     method_bytes: int = 0
@@ -80,7 +94,7 @@ class Ledger:
     @property
     def peak_device_bytes(self) -> int:
         """The most memory that was taken on the device, learning or testing."""
-        return max(self.train.peak_device_bytes, self.test.peak_device_bytes)
+        return max(meter.peak_device_bytes for meter in (self.train, self.watch, self.test))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for `ledger.json` and the tables."""
@@ -88,7 +102,7 @@ class Ledger:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on counting from a saved ledger, in place: other parts hold on to these meters."""
-        for meter in ("train", "test"):
+        for meter in ("train", "watch", "test"):
             vars(getattr(self, meter)).update(state[meter])
         for name in ("memory_entries", "memory_bytes", "method_bytes", "parameters_trained"):
             setattr(self, name, state[name])

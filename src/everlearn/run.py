@@ -13,6 +13,7 @@ from everlearn.encoders import resolve_precision
 from everlearn.evaluation.evaluator import evaluate
 from everlearn.experiment import Experiment, benchmark_for, build_experiment
 from everlearn.ledger import Meter
+from everlearn.machine import computed_with
 from everlearn.methods import Observations
 from everlearn.progress import Screen
 from everlearn.recorder import Recorder
@@ -28,11 +29,13 @@ def run(
     benchmark: Benchmark | None = None,
     profiled: bool = False,
     alone: bool = True,
+    at_once: int = 1,
 ) -> dict[str, Any]:
     """Learn from a stream as configured; what came out, as in `result.json`.
 
     With `profiled`, each phase waits for the device, so that its time is its own: slower, but it shows what takes long.
     Where the run is not `alone` in this process, nobody knows how much of the GPU's memory it takes, and none is noted.
+    How many runs go on `at_once` is noted, since it decides about the times.
     """
     screen = screen or Screen(quiet=True)
     folder = RunFolder(out) if out else None
@@ -57,7 +60,7 @@ def run(
     finally:
         experiment.stream.close()
         recorder.close()
-    result = _result(config, benchmark, experiment)
+    result = _result(config, benchmark, experiment, at_once)
     if folder:
         folder.finish(result)
     return result
@@ -80,6 +83,8 @@ def _learn(
         tracker.advance(stream.cursor, means.get("loss") if means else None)
 
     def test(sample: int | None = None) -> None:
+        # What earlier evaluations took: `test` holds the cost of the last one alone, which is the one at the end.
+        ledger.watch.take(ledger.test)
         _settle_device(experiment.device, ledger.train, alone)
         scores = evaluate(method, experiment.test_sets, ledger.test, sample)
         _settle_device(experiment.device, ledger.test, alone)
@@ -157,7 +162,7 @@ def _resume(folder: RunFolder, experiment: Experiment, recorder: Recorder, scree
     screen.say(f"going on after {examples:,} examples")
 
 
-def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dict[str, Any]:
+def _result(config: Config, benchmark: Benchmark, experiment: Experiment, at_once: int) -> dict[str, Any]:
     """Everything worth knowing about a run that has ended."""
     experiment.ledger.method_bytes = experiment.method.bytes_kept()
     return {
@@ -172,6 +177,7 @@ def _result(config: Config, benchmark: Benchmark, experiment: Experiment) -> dic
         "split": config.stream.split,
         "device": experiment.device.type,
         "precision": resolve_precision(config.encoder.precision, experiment.device),
+        "computed_with": {**computed_with(experiment.device), "runs_at_once": at_once},
         **experiment.history.summary(),
         **_signals(config.run.keep_signals, experiment),
         "tasks": [_task(task, benchmark.labels) for task in benchmark.tasks],

@@ -16,7 +16,8 @@ PHASES = {
 def time_spent(ledger: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Each phase of learning, what is left of it, and evaluation, in seconds.
 
-    >>> ledger = {"train": {"seconds": 5.0, "phases": {"data": 1.0, "gradient": 3.0}}, "test": {"seconds": 2.0}}
+    >>> learned = {"seconds": 5.0, "phases": {"data": 1.0, "gradient": 3.0}}
+    >>> ledger = {"train": learned, "watch": {"seconds": 1.5}, "test": {"seconds": 0.5}}
     >>> for name, seconds in time_spent(ledger):
     ...     print(f"{name}: {seconds:.0f}")
     waiting for the next batch: 1
@@ -27,4 +28,5 @@ def time_spent(ledger: Mapping[str, Any]) -> list[tuple[str, float]]:
     spent = ledger["train"]["phases"]
     known = [(PHASES[name], spent[name]) for name in PHASES if name in spent]
     rest = ledger["train"]["seconds"] - sum(spent.values())
-    return [*known, ("other learning", max(rest, 0.0)), ("evaluation", ledger["test"]["seconds"])]
+    evaluation = ledger["watch"]["seconds"] + ledger["test"]["seconds"]
+    return [*known, ("other learning", max(rest, 0.0)), ("evaluation", evaluation)]

@@ -9,7 +9,7 @@ from everlearn.errors import UserError
 
 
 class CountsDict(TypedDict):
-    """What one phase of a run, training or testing, has cost."""
+    """What one kind of work of a run has cost."""
 
     stream_examples: int
     memory_writes: int
@@ -28,7 +28,10 @@ class LedgerDict(TypedDict):
     """What a whole run has cost."""
 
     train: CountsDict
+    watch: CountsDict
+    """Evaluations on the way."""
     test: CountsDict
+    """The one at the end."""
     replay_rate: float
     memory_entries: int
     memory_bytes: int
@@ -63,9 +66,21 @@ class TaskSizeDict(TypedDict):
     """The names of its classes."""
 
 
+class ComputedWithDict(TypedDict):
+    """The machine and the versions of a run."""
+
+    processor: str
+    torch: str
+    transformers: str
+    python: str
+    commit: str | None
+    runs_at_once: int
+
+
 class ResultDict(TypedDict):
     """One finished run. Accuracies are fractions; what is undefined is None."""
 
+    everlearn: NotRequired[str]
     method: str
     stream: str
     data: str
@@ -88,6 +103,7 @@ class ResultDict(TypedDict):
     ledger: LedgerDict
     device: NotRequired[str]
     precision: NotRequired[str]
+    computed_with: NotRequired[ComputedWithDict]
     notes: NotRequired[list[str]]
     """What the run had to say, such as that texts are cut."""
     violations: NotRequired[dict[str, int]]

@@ -19,6 +19,8 @@ class Job:
     settings: dict[str, Any]
     folder: str
     threads: int
+    at_once: int = 1
+    """How many runs go on at the same time."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

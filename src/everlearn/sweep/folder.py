@@ -176,13 +176,6 @@ def _resolved(recipe: Recipe) -> dict[str, Any]:
     for table in recipe.tables:
         written = {key: v for key, v in recipe.source.content["tables"][table.name].items() if key != "chosen"}
         rows = zip(written["rows"], table.rows, strict=True)
-        shared = written.get("settings", {})
-        written["rows"] = [
-            {**entry, **{name: v for name, v in row.settings.items() if shared.get(name, _NOTHING) != v}}
-            for entry, row in rows
-        ]
+        written["rows"] = [{**entry, **row.own} for entry, row in rows]
         content["tables"][table.name] = written
     return content
-
-
-_NOTHING = object()

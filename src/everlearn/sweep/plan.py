@@ -137,6 +137,7 @@ def _found(recipe: Recipe, given: Mapping[str, Any], data: Mapping[str, Path]) -
 def cause(recipe: Recipe, row: Place, names: Iterable[str], message: str) -> Place:
     """The entry that an error speaks of: the setting that its message names first, one named as an option above all."""
     found: list[tuple[bool, int, Place]] = []
+    message = message.partition(" Known: ")[0]  # behind it stand names that are in no fault
     for name in names:
         place = _stated(recipe, row, name)
         option = re.search(rf"--{re.escape(name.replace('_', '-'))}(?![\w-])", message)

@@ -8,12 +8,12 @@ from typing import Any
 
 from everlearn.config import settings, value_type
 from everlearn.errors import UserError, unknown
-from everlearn.methods import METHODS
 from everlearn.report.results import Spread
 from everlearn.report.study import PlannedTest
+from everlearn.sweep.chosen import ChosenSettings, read_chosen
 from everlearn.sweep.including import read_whole
 from everlearn.sweep.search import read_search
-from everlearn.sweep.source import Place, Source, read_source
+from everlearn.sweep.source import Place, Source
 
 NOT_MEASURED = "not measured yet"
 AVERAGE = "average"
@@ -32,6 +32,8 @@ class Row:
 
     name: str
     settings: Mapping[str, Any]
+    shared: Mapping[str, Any]
+    """Those of the settings that the table gives to all of its rows."""
     orders: tuple[str, ...]
     seeds: tuple[int, ...]
     paper: Figures
@@ -39,6 +41,14 @@ class Row:
     search: Mapping[str, Sequence[Any]]
     """For `everlearn tune`: settings and the values to try."""
     place: Place
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The settings in which it differs from what the table says, chosen ones among them."""
+        return {name: value for name, value in self.settings.items() if self.shared.get(name, _NOTHING) != value}
+
+
+_NOTHING = object()
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ def _table(source: Source, name: str, content: Any) -> Table:
     shared = content.get("settings", {})
     if not isinstance(shared, dict):
         raise source.error((*place, "settings"), "settings holds `name: value` lines.")
-    chosen = _chosen(source, (*place, "chosen"), content.get("chosen"))
+    chosen = read_chosen(source, (*place, "chosen"), content.get("chosen"))
     rows_content = content["rows"]
     if not isinstance(rows_content, list) or not rows_content:
         raise source.error((*place, "rows"), "rows is a list: `- name: …` and the settings of that row.")
@@ -112,6 +122,11 @@ def _table(source: Source, name: str, content: Any) -> Table:
     for row in rows:
         if names.count(row.name) > 1:
             raise source.error((*row.place, "name"), f"two rows are called '{row.name}': give each a name of its own.")
+    for setting in ("stream", "split"):
+        for row in rows:
+            if row.settings.get(setting) != rows[0].settings.get(setting):
+                message = f"'{row.name}' has another {setting} than '{rows[0].name}': give it a table of its own."
+                raise source.error((*row.place, setting), message)
     per_order = content.get("per_order", False)
     if not isinstance(per_order, bool):
         raise source.error((*place, "per_order"), f"per_order is true or false, not {per_order!r}.")
@@ -136,7 +151,7 @@ def _row(
     place: Place,
     content: Any,
     shared: Mapping[str, Any],
-    chosen: Mapping[str, Any],
+    chosen: ChosenSettings,
     table: Mapping[str, Any],
 ) -> Row:
     if not isinstance(content, dict) or "name" not in content:
@@ -147,10 +162,15 @@ def _row(
         for axis, key in (("order", "orders"), ("seed", "seeds")):
             if axis in given:
                 raise source.error((*where, axis), f"write `{key}:` with a list, not {axis}.")
+    settings = {**shared, **chosen.settings.get(str(method), {}), **own}
+    # What is chosen for the row's method is as if it stood with the row: a mistake in it is named where it is written.
+    for name in chosen.settings.get(str(method), {}):
+        source.lines.setdefault((*place, name), chosen.lines[str(method), name])
     orders = tuple(map(str, _list(source, place, content, table, "orders", ["1"], (str, int))))
     return Row(
         name=str(content["name"]),
-        settings={**shared, **chosen.get(str(method), {}), **own},
+        settings=settings,
+        shared=shared,
         orders=orders,
         seeds=tuple(_list(source, place, content, table, "seeds", [42], (int,))),
         paper=_figures(source, (*place, "paper"), content.get("paper"), orders),
@@ -227,36 +247,3 @@ def _comparisons(source: Source, place: Place, content: Any, names: Sequence[str
             raise source.error((*where, "paper_p"), f"paper_p lies between 0 and 1, it is not {p!r}.")
         found.append(PlannedTest(str(rows[0]), str(rows[1]), p))
     return found
-
-
-def _chosen(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
-    """Settings by method: written here, or in files that `everlearn tune` wrote, beside the recipe."""
-    if content is None:
-        return {}
-    if isinstance(content, str | list):
-        return _from_files(source, place, [content] if isinstance(content, str) else content)
-    return _by_method(source, place, content)
-
-
-def _from_files(source: Source, place: Place, names: Sequence[Any]) -> Mapping[str, Any]:
-    """What several files choose together; a method has its settings from one of them."""
-    found: dict[str, Any] = {}
-    for name in map(str, names):
-        path = source.path.parent / name
-        if not path.is_file():
-            raise source.error(place, f"there is no file {path} of chosen settings.")
-        file = read_source(path)
-        own = _by_method(file, (), file.content)
-        if twice := found.keys() & own.keys():
-            raise source.error(place, f"{name} chooses settings for {', '.join(sorted(twice))} a second time.")
-        found.update(own)
-    return found
-
-
-def _by_method(source: Source, place: Place, content: Any) -> Mapping[str, Any]:
-    if not isinstance(content, dict) or not all(isinstance(value, dict) for value in content.values()):
-        raise source.error(place, "chosen holds, for each method, the settings chosen for it.")
-    for method in content:
-        if method not in METHODS:
-            raise source.error((*place, method), str(unknown("method", method, METHODS)))
-    return content

@@ -1,6 +1,6 @@
 """A recipe's YAML with the line of every entry, so that a mistake can be named where it stands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ class Source:
 
     path: Path
     content: dict[str, Any]
-    lines: Mapping[Place, Line]
+    lines: dict[Place, Line]
 
     def error(self, place: Place, message: str) -> UserError:
         """The error for an entry; one that has no line of its own is named by what it belongs to."""
@@ -61,7 +61,10 @@ def read_source(path: Path) -> Source:
     lines: dict[Place, Line] = {}
     if not isinstance(node, yaml.MappingNode):
         raise UserError(f"{path} line 1: a recipe holds `name: value` lines; see docs/recipes.md.")
-    content = _plain(node, (), lines, path)
+    try:
+        content = _plain(node, (), lines, path)
+    except RecursionError as error:
+        raise UserError(f"{path} line 1: an anchor refers to what it stands in: write it out.") from error
     return Source(path, content, lines)
 
 

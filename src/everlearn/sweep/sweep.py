@@ -39,6 +39,10 @@ class Means:
     gpus: float | None = None
     """GPUs that Ray sets aside for each run; a part lets runs share one. By default an equal share of all."""
 
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -83,7 +87,6 @@ class Sweep:
             return
         check_layouts(self.recipe, open_runs, here=self.means.engine == "local")
         by_name = {run.name: run for run in open_runs}
-        jobs = [self._job(run) for run in open_runs]
         if self.means.together > 1:
             for run in (run for run in open_runs if not draws_on_its_own(run.config)):
                 raise UserError(
@@ -91,6 +94,7 @@ class Sweep:
                     "generator that all runs of a process share; leave it out."
                 )
         engine = make_engine(self.means, self.folder, {run.config.run.device for run in open_runs})
+        jobs = [self._job(run, engine.at_once) for run in open_runs]
         failures: dict[str, str] = {}
         with Board(self.screen, jobs, done, engine.at_once) as board:
             for event in engine.carry_out(jobs):
@@ -118,10 +122,10 @@ class Sweep:
         except DamagedError:
             return None
 
-    def _job(self, run: PlannedRun) -> Job:
+    def _job(self, run: PlannedRun, at_once: int) -> Job:
         folder = str(self.folder.of(run).absolute())
-        kind = run.config.method.method
-        return Job(run.name, run.label, kind, run.config.flat(), folder, self.means.threads)
+        kind = f"{run.config.stream.stream} {run.config.method.method}"
+        return Job(run.name, run.label, kind, run.config.flat(), folder, self.means.threads, at_once)
 
 
 def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> Engine:
@@ -138,15 +142,13 @@ def make_engine(means: Means, folder: SweepFolder, devices: Collection[str]) -> 
         if means.address:
             raise UserError("--address is for --engine ray: the local engine uses this machine.")
         return LocalEngine(means.jobs or max(at_once, means.together), means.threads, gpus, folder.logs, means.together)
-    if means.engine == "ray":
-        if means.together > 1:
-            raise UserError("--together is for --engine local: on Ray every run has a process.")
-        from everlearn.sweep.on_ray import RayEngine
+    if means.together > 1:
+        raise UserError("--together is for --engine local: on Ray every run has a process.")
+    from everlearn.sweep.on_ray import RayEngine
 
-        # A cluster is as large as it is; this machine is shared out like it is among local workers.
-        jobs = means.jobs if means.address else at_once
-        return RayEngine(jobs, means.threads, means.gpus, means.address, folder.logs, on_gpu)
-    raise unknown("engine", means.engine, ENGINES)
+    # A cluster is as large as it is; this machine is shared out like it is among local workers.
+    jobs = means.jobs if means.address else at_once
+    return RayEngine(jobs, means.threads, means.gpus, means.address, folder.logs, on_gpu)
 
 
 def parse_data(recipe: Recipe, given: Sequence[str]) -> dict[str, Path]:

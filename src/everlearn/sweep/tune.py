@@ -30,6 +30,12 @@ class Trial:
     tried: Mapping[str, Any]
     runs: tuple[PlannedRun, ...]
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """What another recipe needs to have the same: what was tried, and what its row fixed."""
+        fixed = {name: value for name, value in self.row.own.items() if name not in ("method", "split")}
+        return {**fixed, **self.tried}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -145,7 +151,7 @@ def _write(recipe: Recipe, folder: Path, best: Sequence[Outcome], everything: Se
         for outcome in everything
     ]
     write_text(folder / TRIALS, "".join(json.dumps(line) + "\n" for line in lines))
-    chosen = {str(outcome.trial.row.settings.get("method")): dict(outcome.trial.tried) for outcome in best}
+    chosen = {str(outcome.trial.row.settings.get("method")): outcome.trial.chosen for outcome in best}
     write_text(folder / CHOSEN, _origin(recipe, best, everything) + yaml.safe_dump(chosen, sort_keys=False))
 
 

@@ -20,7 +20,8 @@ def carry_out(job: Job, screen: Screen, alone: bool = True) -> None:
     torch.set_num_threads(job.threads)
     config = Config.build(job.settings)
     folder = Path(job.folder)
-    run(config, folder, resume=True, screen=screen, benchmark=_benchmark(Reading.of(config)), alone=alone)
+    benchmark = _benchmark(Reading.of(config))
+    run(config, folder, resume=True, screen=screen, benchmark=benchmark, alone=alone, at_once=job.at_once)
     # Hundreds of finished runs need no checkpoints, each as large as three copies of the encoder.
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
