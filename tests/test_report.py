@@ -140,7 +140,7 @@ def test_undefined_values_are_dashes():
 def test_upper_bound_is_marked_and_last():
     results = [make_result("mtl", lifelong=False), make_result("seq"), make_result("replay")]
     assert [row.cells[0] for row in comparison_rows(results)] == ["seq", "replay", "mtl (not lifelong)"]
-    assert cells(results, "mtl (not lifelong)")["memory"] == "0"
+    assert cells(results, "mtl (not lifelong)")["memory"] == "the pool"
     rows = comparison_table(results).rows
     assert [row.end_section for row in rows] == [False, True, False]
 

@@ -56,7 +56,9 @@ def test_tables_and_figures_of_similar_names_do_not_overwrite_each_other(finishe
     text = (folder / "tables.md").read_text()
     lines = [line for line in text.splitlines() if r"SEQ \| a\_b &lt;i>" in line and "of 2" in line]
     assert len(lines) == 2
-    assert "\nComputed on cpu, fp32." in text
+    assert re.search(
+        r"^Computed on .+ \(cpu\), fp32, torch 2\.\S+, everlearn \S+, 2 runs at once\.$", text, re.MULTILINE
+    )
 
 
 def test_an_unfinished_sweep_names_the_rows_that_cannot_be_compared_yet(finished, report, tmp_path):

@@ -14,6 +14,7 @@ from everlearn.report.frontier import frontier, frontier_figure
 from everlearn.report.page import page
 from everlearn.report.palette import LINES, MUTED, method_colours
 from everlearn.report.pictures import pictures
+from everlearn.report.provenance import provenance
 from everlearn.report.results import Spread
 from everlearn.report.setting_curve import setting_figure
 from everlearn.report.study import AVERAGE, PlannedTest, Study, StudyRow, StudyTable
@@ -304,6 +305,21 @@ def test_a_table_says_what_its_runs_were_computed_with_and_what_they_noted():
         assert f'<p class="note" role="note">The runs of this table {warning}' in html
     # Results of an earlier version do not say.
     assert "Computed on" not in markdown(STUDY)
+
+
+def test_versions_machines_and_runs_at_once_that_differ_are_warned_of():
+    machine = {"processor": "A", "torch": "2.13", "transformers": "5.17", "python": "3.11", "commit": None}
+    runs = [
+        {"everlearn": "0.1.0", "device": "cuda", "precision": "bf16", "computed_with": {**machine, **own}}
+        for own in ({"runs_at_once": 1}, {"runs_at_once": 4, "processor": "B", "commit": "abc"})
+    ]
+    found = provenance(runs)
+    assert found.computed == (
+        "Computed on A (cuda), bf16, torch 2.13, everlearn 0.1.0 (1 run); "
+        "B (cuda), bf16, torch 2.13, everlearn abc, 4 runs at once (1 run)."
+    )
+    warned = [re.search(r"differ in (.+) \(", warning)[1] for warning in found.warnings]
+    assert warned == ["processor", "number of runs at once"]
 
 
 def test_which_figures_there_are():

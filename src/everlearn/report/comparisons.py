@@ -21,7 +21,7 @@ def comparison_cells(test: PairedTest) -> tuple[str, ...]:
     ('A − B', 'order 1 × seeds 42, 43', '2', '+4.1', '+2.0 to +6.0', '2.62', '0.006', '1.31', '–', '')
     """
     return (
-        f"{test.first} − {test.second}",
+        difference(test),
         runs_in_short(test.pairs) or UNDEFINED,
         str(len(test.pairs)),
         UNDEFINED if test.difference is None else points(test.difference),
@@ -32,6 +32,16 @@ def comparison_cells(test: PairedTest) -> tuple[str, ...]:
         UNDEFINED if test.paper_p is None else p_value(test.paper_p),
         test.warning or "",
     )
+
+
+def difference(test: PairedTest) -> str:
+    """One row less another; a name that has a minus in it stands in brackets.
+
+    >>> difference(PairedTest("ANML-ER", "ANML-ER − replay", (), None, None, None, None, None, None, None))
+    'ANML-ER − (ANML-ER − replay)'
+    """
+    first, second = (f"({name})" if " − " in name else name for name in (test.first, test.second))
+    return f"{first} − {second}"
 
 
 def runs_in_short(pairs: Sequence[str]) -> str:

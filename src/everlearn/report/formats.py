@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from everlearn.report import comparisons
-from everlearn.report.comparisons import comparison_cells
+from everlearn.report.comparisons import comparison_cells, difference
 from everlearn.report.statistics import PairedTest
 from everlearn.report.study import Study, problem_heading
 from everlearn.report.study_tables import Cell, TableText, table_text
@@ -127,7 +127,7 @@ def _latex_tests(title: str, table: TableText) -> str:
         return f"    {' & '.join(map(_escaped, cells))} \\\\"
 
     warnings = [
-        rf"  \par\footnotesize {_escaped(f'{test.first} − {test.second}: {test.warning}.')}"
+        rf"  \par\footnotesize {_escaped(f'{difference(test)}: {test.warning}.')}"
         for test in table.tests
         if test.warning
     ]

@@ -15,6 +15,7 @@ from everlearn.report.results import MethodRuns, ResultDict, bytes_held
 MARKERS = "osD^vPX<>hp"
 """Shapes of rows, so that nobody needs to tell them apart by colour alone; rows beyond these and the colours have a
 number each."""
+LEARNING, MEMORY, TESTING = "time of learning", "memory: examples and what else is kept", "time of one test"
 Cost = Callable[[ResultDict], float]
 
 
@@ -22,12 +23,23 @@ def _tokens(run: ResultDict) -> float:
     return run["ledger"]["train"]["tokens_forward"] + run["ledger"]["train"]["tokens_backward"]
 
 
-COSTS: dict[str, tuple[Cost, str]] = {
-    "tokens while learning, forward + backward": (_tokens, ""),
-    "seconds of learning": (lambda run: run["ledger"]["train"]["seconds"], "s"),
-    "memory: examples and what else is kept": (bytes_held, "B"),
-    "seconds of testing": (lambda run: run["ledger"]["test"]["seconds"], "s"),
+COSTS: dict[str, Cost] = {
+    "tokens while learning, forward + backward": _tokens,
+    LEARNING: lambda run: run["ledger"]["train"]["seconds"],
+    MEMORY: bytes_held,
+    TESTING: lambda run: run["ledger"]["test"]["seconds"],
 }
+
+
+def unit_of_time(longest: float) -> tuple[str, float]:
+    """In what an axis up to so many seconds is marked, and how many seconds that is.
+
+    >>> unit_of_time(0.5), unit_of_time(100.0), unit_of_time(3000.0), unit_of_time(9000.0)
+    (('s', 1.0), ('s', 1.0), ('min', 60.0), ('h', 3600.0))
+    """
+    return next(
+        (unit, size) for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)) if longest > 2 * size or size == 1
+    )
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -51,21 +63,25 @@ def frontier_figure(methods: Sequence[MethodRuns], subtitle: str, colours: Mappi
     height = max(4.2, 0.8 + LINE_OF_TEXT * len(methods))  # the legend has a line for each
     figure = titled_figure("Accuracy against cost", subtitle, 12.5, height)
     markers = _markers(methods, colours)
-    for place, (title, (cost, unit)) in enumerate(COSTS.items()):
+    for place, (title, cost) in enumerate(COSTS.items()):
         axes = figure.add_subplot(1, len(COSTS), place + 1)
         plain_axes(axes, grid="both")
-        axes.set_xlabel(title)
+        longest = max(fmean(cost(run) for run in method.runs) for method in methods)
+        unit, size = unit_of_time(longest) if title in (LEARNING, TESTING) else ("", 1.0)
+        axes.set_xlabel(f"{title}, {unit}" if unit else title)
         points = [
-            (fmean(cost(run) for run in method.runs), 100 * fmean(run["accuracy"] for run in method.runs))
+            (fmean(cost(run) for run in method.runs) / size, 100 * fmean(run["accuracy"] for run in method.runs))
             for method in methods
         ]
         lifelong = [index for index, method in enumerate(methods) if method.lifelong]
         front = [lifelong[index] for index in frontier([points[index] for index in lifelong])]
         axes.plot(*zip(*(points[index] for index in front), strict=True), color=MUTED, linewidth=1, zorder=1)
         for index, (method, (x, y)) in enumerate(zip(methods, points, strict=True)):
+            if title == MEMORY and not method.lifelong:
+                continue  # it is given the pool: what it keeps says nothing
             marked = index in front or not method.lifelong
             axes.plot(x, y, zorder=3, **_style(markers[method.method], colours[method.method], marked))
-        axes.xaxis.set_major_formatter(EngFormatter(unit=unit, sep=""))
+        axes.xaxis.set_major_formatter("{x:g}" if unit else EngFormatter(unit="B" if title == MEMORY else "", sep=""))
         axes.yaxis.set_major_formatter("{x:g}%")
         axes.margins(0.18, 0.14)
         axes.locator_params(axis="x", nbins=4)

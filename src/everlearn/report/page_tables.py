@@ -84,5 +84,5 @@ def _table(caption: str, header: Sequence[str], lines: Iterable[str], kind: str 
     # A table that is wider than the page scrolls inside it, also by keyboard.
     return (
         f'<div class="{f"scroll {kind}".strip()}" tabindex="0" role="region" aria-label="{escape(caption)}">'
-        f"<table><caption>{escape(caption)}</caption>{body}</table></div>"
+        f"<table><caption><span>{escape(caption)}</span></caption>{body}</table></div>"
     )

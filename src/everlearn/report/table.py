@@ -144,6 +144,8 @@ def _train_tokens(method: MethodRuns) -> str:
 
 
 def _memory(method: MethodRuns) -> str:
+    if not method.lifelong:
+        return "the pool"
     entries = _mean(method, lambda run: run["ledger"]["memory_entries"])
     megabytes = _mean(method, bytes_held) / 1e6
     return f"{count(entries)} / {megabytes:.1f}MB" if entries or megabytes else "0"

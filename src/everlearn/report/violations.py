@@ -1,4 +1,4 @@
-"""How often A-GEM's constraint was violated while each task was learned (paper, appendix A.6)."""
+"""How often a constraint on the gradient was violated while each task was learned (paper, appendix A.6)."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def violations_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure | 
     if not found:
         return None
     tasks = list(dict.fromkeys(task for counts in found.values() for task in counts))
-    figure = titled_figure("A-GEM: constraint violations per task", subtitle, 10.0, 3.6)
+    figure = titled_figure("Constraint violations per task", subtitle, 10.0, 3.6)
     axes = figure.add_subplot()
     plain_axes(axes)
     width = 0.8 / len(found)
@@ -28,7 +28,8 @@ def violations_figure(methods: Sequence[MethodRuns], subtitle: str) -> Figure | 
         rotated = len(tasks) * len(found) > 10
         axes.bar_label(bars, share, size=SMALL - 1, color=MUTED, padding=2, rotation=90 if rotated else 0)
     axes.set_xticks(np.arange(len(tasks)), tasks, color=INK)
-    axes.margins(y=0.3)
+    # From zero, and with room above for what is written on the bars, also where nothing was violated.
+    axes.set_ylim(0, max(1.0, 1.3 * axes.dataLim.y1))
     axes.set_ylabel("violations")
     axes.legend(frameon=False, fontsize=SMALL, labelcolor=MUTED, ncols=len(found), loc="upper right")
     return figure
