@@ -631,8 +631,10 @@ def test_a_line_without_exactly_one_relation(with_line, relation):
     with_line("training_data.txt", f"{relation}\t5 6 7\ta sentence")
 
 
-def test_a_relation_named_twice(with_line):
-    assert "names the relation 'sport' again" in with_line("relation_name.txt", "///sport")
+@pytest.mark.parametrize("name", ["sport", "SPORT", "place of  Birth", "place\tof birth"])
+def test_a_relation_named_twice_is_named_with_both_lines(with_line, name):
+    first = NAMES.index(" ".join(name.lower().split())) + 1
+    assert f"names the relation '{name}' again, after line {first}:" in with_line("relation_name.txt", f"///{name}")
 
 
 @pytest.mark.parametrize("line", ["///", " \n///place of burial", "place of burial"])

@@ -179,6 +179,12 @@ def test_a_length_that_leaves_no_room_for_a_sentence_is_refused(left: int):
         Ranking(NAMES, tokenizer).tokenise(EXAMPLES, tokenizer)
 
 
+@pytest.mark.parametrize("other", ["mother", "Mother", "möther", " mother "])
+def test_names_that_the_tokenizer_takes_for_the_same_are_refused(other: str):
+    with pytest.raises(UserError, match=f"labels 'mother' and '{other}' are the same to the encoder's tokenizer"):
+        Ranking([*NAMES, other], tiny_tokens())
+
+
 # Loss and prediction
 
 
