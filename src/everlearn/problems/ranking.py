@@ -147,8 +147,8 @@ def _check_different(names: Sequence[str], tokens: Ragged) -> None:
         key = tokens[row].tobytes()
         if key in found:
             raise UserError(
-                f"the labels '{found[key]}' and '{name}' are the same to the encoder's tokenizer: rename one of them, or "
-                "choose another encoder."
+                f"the labels '{found[key]}' and '{name}' are the same to the encoder's tokenizer: rename one of them, "
+                "or choose another encoder."
             )
         found[key] = name
 
