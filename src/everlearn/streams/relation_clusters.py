@@ -107,7 +107,7 @@ def _read(path: Path, relations: int) -> Clusters:
 def _numbering_notes(path: Path, clusters: Clusters) -> list[str]:
     """A note where the five orders hold, but for clusters that are plainly not numbered as the authors' are.
 
-    That the groups are others cannot be seen: nobody but the authors' own file knows them.
+    Names are all there is to go by: other groups under the authors' numbers look the same.
     """
     if len(clusters) != CLUSTERS or clusters.keys() == AUTHORS_NAMES:
         return []
