@@ -334,6 +334,14 @@ def test_a_sample_without_room_for_every_task_says_how_many_it_needs(folder, siz
     assert message in refused(folder, **sizes)
 
 
+def test_an_empty_validation_set_is_missed_only_where_it_is_tested_on(folder):
+    assert examples_of(load(folder, val_size=0), "train") == examples_of(load(folder), "train")
+    config = {**SMALL, "data": folder, "split": "validation", "val_size": 0}
+    assert len(examples_of(load(folder, split="validation", val_size=0), "train")) == 150
+    with pytest.raises(UserError, match="has no validation examples: ask for some with --val-size"):
+        run(Config.build(config))
+
+
 def test_a_task_that_is_held_out_whole_is_named(folder):
     path = folder / "training_data.txt"
     lines = path.read_text().splitlines()
@@ -548,6 +556,24 @@ def test_computed_clusters_say_that_their_orders_are_not_the_authors(folder, glo
     assert "the encoder's vectors" in by_encoder[0]
 
 
+def test_ten_clusters_that_are_not_numbered_as_the_authors_say_what_the_orders_go_by(folder, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(changed(**{"9": None, "rank": [12]}))
+    (note,) = load(folder, clusters=path).notes
+    assert f"the ten clusters of {path} are not numbered 0 to 9" in note
+    assert "c0, c1, c2, c3, c4, c5, c6, c7, c8, rank" in note
+    path.write_text(json.dumps({str(int(name) + 1): members for name, members in CLUSTERS.items()}))
+    assert "count these as c1, c2," in load(folder, clusters=path).notes[0]
+
+
+def test_clusters_that_have_no_five_orders_or_the_authors_numbers_need_no_note(folder, tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"people": [1, 2, 3, 4], "places": [5, 6, 7, 8, 9, 10, 11, 12]}))
+    assert load(folder, clusters=path).notes == ()
+    path.write_text(json.dumps({f"c{name}": members for name, members in CLUSTERS.items()}))
+    assert load(folder, clusters=path).notes == ()
+
+
 def test_an_entry_of_glove_may_have_spaces_in_it(folder, glove):
     """As some of the 840B vectors have."""
     expected = groups(load(folder, glove=glove))
@@ -631,8 +657,10 @@ def test_a_line_without_exactly_one_relation(with_line, relation):
     with_line("training_data.txt", f"{relation}\t5 6 7\ta sentence")
 
 
-def test_a_relation_named_twice(with_line):
-    assert "names the relation 'sport' again" in with_line("relation_name.txt", "///sport")
+@pytest.mark.parametrize("name", ["sport", "SPORT", "place of  Birth", "place\tof birth"])
+def test_a_relation_named_twice_is_named_with_both_lines(with_line, name):
+    first = NAMES.index(" ".join(name.lower().split())) + 1
+    assert f"names the relation '{name}' again, after line {first}:" in with_line("relation_name.txt", f"///{name}")
 
 
 @pytest.mark.parametrize("line", ["///", " \n///place of burial", "place of burial"])
@@ -738,6 +766,13 @@ def changed(**changes):
         (changed(c0=[12]), "the same cluster"),
         (changed(**{"9": [True, 12]}), "true and false are no numbers"),
         ("[" * 100_000, "is not a JSON object of cluster"),
+        (changed(**{"7" * 5000: []}), "relation numbers: a number has more than 9 digits"),
+        (changed(**{"9": [10**9]}), "relation numbers: a number has more than 9 digits"),
+        (f'{{"0": [{"1" * 5000}]}}', "relation numbers: a number has more than 9 digits"),
+        (changed(**{"9": None, "river, lake": [12]}), "has a cluster 'river, lake', which --order cannot name"),
+        (changed(**{"9": None, " river": [12]}), "has a cluster ' river', which --order cannot name"),
+        (changed(**{"9": None, "river\n": [12]}), "has a cluster 'river\\n', which --order cannot name"),
+        (changed(**{"9": None, "": [12]}), "has a cluster '', which --order cannot name"),
         ("", "is empty"),
     ],
 )
@@ -772,6 +807,10 @@ def test_the_authors_orders_go_by_the_clusters_names_not_by_their_places_in_the_
         ("mother 1 2\nsport 1 1e400\n", "line 2 is not a word and a vector"),
         ("mother 1 2\nsport 1\n", "line 2 has fewer than 2 numbers"),
         ("place\nmother\nchild\n", "has no vector for any word"),
+        ("12 2\nmother 1 2\n", "line 1 counts words and numbers, as word2vec's files do"),
+        ("12\t2\nmother\t1\t2\n", "line 1 counts words and numbers, as word2vec's files do"),
+        ("mother\t1\t2\n", "line 1 has a tab in it"),
+        ("mother 1 2\nsport\t1\t2\n", "line 2 has a tab in it"),
         ("", "is empty"),
     ],
 )

@@ -30,7 +30,7 @@ def without_gpu(monkeypatch):
     [
         ({"train_size": 800}, "fewrel has 150 sentences to draw training sentences from, not 800"),
         ({"test_size": 1}, "1 test sentences are too few"),
-        ({"split": "validation", "val_size": 0}, "sentences are too few"),
+        ({"split": "validation", "val_size": 0}, "has no validation examples: ask for some with --val-size"),
         ({"trained_layers": 7}, "the encoder has 2 layers, not 7"),
         ({"open_classes": True}, "has its candidates given"),
         ({"device": "cuda"}, "no CUDA device was found"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from everlearn.batches import Batch, Ragged
-from everlearn.encoders import Encoder, EncoderConfig, load_encoder
+from everlearn.encoders import Encoder, EncoderConfig, Tokenizer, load_encoder
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.errors import UserError
 from everlearn.examples import Example
@@ -152,6 +152,42 @@ def test_an_encoder_without_segments_gets_no_token_types(tmp_path: Path, types: 
     assert_pairs_like(tiny_tokenizer(), encoder, segments=types > 1)
 
 
+def glueing_tokens(**special: str) -> Tokenizer:
+    """A tokenizer that pairs in GPT-2's way: one text right behind the other."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = ["<end>", "<sep>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    backend = Backend(models.BPE({piece: i for i, piece in enumerate(pieces)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, **special), max_length=128, segments=False)
+
+
+@pytest.mark.parametrize(
+    ("special", "between"), [({"eos_token": "<end>"}, 0), ({"eos_token": "<end>", "sep_token": "<sep>"}, 1)]
+)
+def test_where_the_tokenizer_glues_pairs_together_a_token_is_set_between(special: dict[str, str], between: int):
+    tokenizer = glueing_tokens(**special)
+    problem = Ranking(NAMES, tokenizer)
+    sequences = problem.sequences(problem.tokenise(EXAMPLES, tokenizer))
+    for row, (sentence, name) in enumerate(pairs(EXAMPLES)):
+        expected = [*tokenizer([sentence])[0], between, *tokenizer([name])[0]]
+        assert sequences.tokens[row].tolist() == expected
+    assert problem.room == 1 + max(map(len, NAMES))  # a token for each letter
+
+
+def test_a_tokenizer_that_glues_pairs_together_and_has_no_separator_is_refused():
+    with pytest.raises(UserError, match="sets nothing between a text and a label's name"):
+        Ranking(NAMES, glueing_tokens())
+
+
+def test_what_a_language_model_reads_has_no_separator_of_ours():
+    tokenizer = glueing_tokens(eos_token="<end>")
+    continued = tokenizer.continuations([" mother"]).tokens
+    assert continued[0].tolist() == tokenizer([" mother"])[0].tolist()
+
+
 def test_the_longest_length_leaves_room_for_the_name_and_never_cuts_it():
     encoder = tiny_encoder(max_length=40)
     problem = Ranking(NAMES, encoder.tokenizer)
@@ -177,6 +213,12 @@ def test_a_length_that_leaves_no_room_for_a_sentence_is_refused(left: int):
     tokenizer = tiny_encoder(max_length=longest + left).tokenizer
     with pytest.raises(UserError, match="max-length"):
         Ranking(NAMES, tokenizer).tokenise(EXAMPLES, tokenizer)
+
+
+@pytest.mark.parametrize("other", ["mother", "Mother", "möther", " mother "])
+def test_names_that_the_tokenizer_takes_for_the_same_are_refused(other: str):
+    with pytest.raises(UserError, match=f"labels 'mother' and '{other}' are the same to the encoder's tokenizer"):
+        Ranking([*NAMES, other], tiny_tokens())
 
 
 # Loss and prediction

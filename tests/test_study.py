@@ -118,6 +118,13 @@ def test_the_cells_of_a_table():
     assert (seq.runs, oml.runs) == ("4 of 4", "3 of 4")
 
 
+def test_where_no_average_is_expected_the_orders_that_are_stand_in_its_place():
+    row = study_row("SEQ", {("1", 1): 0.1})
+    row = replace(row, expected={"1": Spread(0.449, None), "2": Spread(0.5, 0.01)})
+    (line,) = table_text(study([row]).tables[0]).lines
+    assert line.expected == "order 1: 44.9, order 2: 50.0 ± 1.0"
+
+
 def only_costs(study):
     """The costs of a study's only row."""
     text = table_text(study.tables[0])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everlearn.batches import Ragged, Sequences
+from everlearn.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -43,6 +44,22 @@ class Tokenizer:
     def second_segments(self, texts: Sequence[str]) -> Sequences:
         """What stands behind a first text when each of these is paired with it: separators, tokens, their types.
 
+        Where the tokenizer itself sets nothing between the two, a separator keeps the words apart that meet there.
+        """
+        following = self.continuations(texts)
+        if self._sets_texts_apart():
+            return following
+        separator = self._separator()
+        rows = range(len(texts))
+        tokens = Ragged.from_rows([[separator, *following.tokens[row]] for row in rows], self.dtype)
+        if following.types is None:
+            return Sequences(tokens)
+        # As elsewhere, it counts as a part of the first text.
+        return Sequences(tokens, Ragged.from_rows([[0, *following.types[row]] for row in rows], np.uint8))
+
+    def continuations(self, texts: Sequence[str]) -> Sequences:
+        """The same without a separator of ours: what the tokenizer itself puts behind a first text.
+
         Encoders differ in how they join two texts, so the tokenizer is asked to pair each with a word and the word's
         own part is taken away.
         """
@@ -53,6 +70,20 @@ class Tokenizer:
         if not self._segments:
             return Sequences(tokens)
         return Sequences(tokens, Ragged.from_rows([types[first:] for types in pairs["token_type_ids"]], np.uint8))
+
+    def _sets_texts_apart(self) -> bool:
+        with self._one_at_a_time:
+            owners: list[int | None] = self._tokenizer("a", "a").sequence_ids()
+        return None in owners[owners.index(0) : owners.index(1)]
+
+    def _separator(self) -> int:
+        for token in (self._tokenizer.sep_token_id, self._tokenizer.eos_token_id):
+            if token is not None:
+                return int(token)
+        raise UserError(
+            "the encoder's tokenizer sets nothing between a text and a label's name, and has no separator or "
+            "end-of-text token to put there: choose another encoder."
+        )
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Tokenizer":
         """Nothing in here changes, so copies of an encoder share it."""

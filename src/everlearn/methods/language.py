@@ -89,7 +89,7 @@ class LanguageNetwork(Network):
     def name_labels(self, names: Mapping[int, str]) -> None:
         """Answer with these names from now on."""
         numbered = [f" {name} {label}" for label, name in names.items()]
-        said = self.tokenizer.second_segments([QUESTION, *(f" {name}" for name in names.values()), *numbered]).tokens
+        said = self.tokenizer.continuations([QUESTION, *(f" {name}" for name in names.values()), *numbered]).tokens
         labels: dict[int, tuple[int, ...]] = {}
         for place, label in enumerate(names, start=1):
             words = tuple(said[place].tolist())

@@ -31,6 +31,7 @@ class Ranking(Problem):
     def __init__(self, names: Sequence[str], tokenizer: Tokenizer) -> None:
         self._names = names
         self._seconds = tokenizer.second_segments(names)
+        _check_different(names, self._seconds.tokens)
         self.room = int(self._seconds.tokens.lengths.max())
         if tokenizer.max_length - self.room < SHORTEST_SENTENCE:
             raise UserError(
@@ -137,6 +138,19 @@ class Ranking(Problem):
         candidates = _candidates(batch).values.astype(np.int64)
         own = scores[on_device(rows, scores.device), on_device(candidates, scores.device)]
         return self.predict(own.unsqueeze(1), batch)
+
+
+def _check_different(names: Sequence[str], tokens: Ragged) -> None:
+    """Names of equal tokens would have equal scores, and a shared score is never a hit."""
+    found: dict[bytes, str] = {}
+    for row, name in enumerate(names):
+        key = tokens[row].tobytes()
+        if key in found:
+            raise UserError(
+                f"the labels '{found[key]}' and '{name}' are the same to the encoder's tokenizer: rename one of them, "
+                "or choose another encoder."
+            )
+        found[key] = name
 
 
 def _candidates(batch: Batch) -> Ragged:

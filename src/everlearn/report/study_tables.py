@@ -58,7 +58,7 @@ def table_text(table: StudyTable) -> TableText:
                 Cell(accuracy(_shown(row, column)), accuracy(row.paper.get(column)), row.name in best[column])
                 for column in table.columns
             ),
-            accuracy(row.expected[AVERAGE]) if AVERAGE in row.expected else NOT_MEASURED,
+            _expected(row),
             f"{len(row.runs)} of {row.planned}",
             row.lifelong,
         )
@@ -87,6 +87,13 @@ def accuracy(value: Spread | None) -> str:
         return UNDEFINED
     mean = f"{100 * value.mean:.1f}"
     return mean if value.std is None else f"{mean} ± {100 * value.std:.1f}"
+
+
+def _expected(row: StudyRow) -> str:
+    """The average, or, as long as it is not known, the orders that are."""
+    if AVERAGE in row.expected:
+        return accuracy(row.expected[AVERAGE])
+    return ", ".join(f"order {order}: {accuracy(value)}" for order, value in row.expected.items()) or NOT_MEASURED
 
 
 def _shown(row: StudyRow, column: str) -> Spread | None:

@@ -49,7 +49,8 @@ def load(config: StreamConfig, embed: Embed) -> Benchmark:
     validation: list[Example] = []
     if config.split == "validation":
         held_out = VALIDATION_SIZE if config.val_size is None else config.val_size
-        validation, train = _divide(train, held_out, owners, "validation", "--val-size")
+        if held_out:  # a validation set may be empty; what then tests on it says so
+            validation, train = _divide(train, held_out, owners, "validation", "--val-size")
     if config.train_size is not None:
         train, _ = _divide(train, config.train_size, owners, "training", "--train-size")
     test = [example for example in test if example.label in owners]

@@ -24,13 +24,20 @@ def read_relations(folder: Path) -> list[str]:
     """The names of the relations; line n names relation n."""
     path = _find(folder, RELATIONS)
     names: list[str] = []
+    lines: dict[str, int] = {}
     for number, line in _numbered_lines(path):
         _, mark, name = line.rpartition("///")
         name = name.strip()
         if not mark or not name:
             raise UserError(f"{path} line {number} names no relation: a line reads ///name.")
-        if name in names:
-            raise UserError(f"{path} line {number} names the relation '{name}' again: each name may stand only once.")
+        # To most tokenizers these are no differences, so that the two would always score the same.
+        plain = " ".join(name.casefold().split())
+        if plain in lines:
+            raise UserError(
+                f"{path} line {number} names the relation '{name}' again, after line {lines[plain]}: give each a name "
+                "that differs in more than capitals and blanks."
+            )
+        lines[plain] = number
         names.append(name)
     if len(names) < 2:
         raise UserError(f"{path} names {len(names)} relations: at least two are needed.")

@@ -2,6 +2,7 @@
 
 import json
 import operator
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from everlearn.streams.sampling import DATA_SEED
 CLUSTER_FILE = "clusters.json"
 CLUSTERS = 10
 
+AUTHORS_NAMES = {f"c{number}" for number in range(CLUSTERS)}
+"""What the tasks are called where a file numbers its clusters as the authors' code does."""
+
+LONGEST_NUMBER = 9
+"""Digits in the number of a cluster or a relation: more than any data has, and few enough to be read and shown."""
+
 Clusters = dict[str, list[int]]
 """The relations of each task, counted from 0, by the task's name."""
 
@@ -31,7 +38,8 @@ def find_clusters(config: StreamConfig, folder: Path, relations: list[str], embe
     if path is None and config.glove is None:
         path = tables.plain_or_compressed(folder, CLUSTER_FILE)
     if path is not None:
-        return _read(path, len(relations)), []
+        clusters = _read(path, len(relations))
+        return clusters, _numbering_notes(path, clusters)
     if config.glove:
         vectors, notes = _glove_vectors(config.glove, relations)
         source = "GloVe's"
@@ -68,12 +76,18 @@ def _read(path: Path, relations: int) -> Clusters:
         raise UserError(f"there is no cluster file {path}: check the path given with --clusters.")
     text = "".join(tables.lines(path))
     try:
-        content = json.loads(text, object_pairs_hook=_each_once)
+        content = json.loads(text, object_pairs_hook=_each_once, parse_int=_short)
         clusters = {_task(name): [_relation(n) for n in content[name]] for name in sorted(content, key=_number)}
         if len(clusters) < len(content):
             raise ValueError("a number and c with that number are the same cluster")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is not a JSON object of cluster → list of relation numbers: {error}.") from error
+    for name in clusters:
+        if not name or name != name.strip() or "," in name:
+            raise UserError(
+                f"{path} has a cluster {name!r}, which --order cannot name: give it a name without commas "
+                "and without blanks around it."
+            )
     members = [relation for cluster in clusters.values() for relation in cluster]
     for relation in members:
         if not 0 <= relation < relations:
@@ -88,6 +102,19 @@ def _read(path: Path, relations: int) -> Clusters:
     if not all(clusters.values()):
         raise UserError(f"{path} has an empty cluster: give it a relation, or remove it.")
     return clusters
+
+
+def _numbering_notes(path: Path, clusters: Clusters) -> list[str]:
+    """A note where the five orders hold, but for clusters that are plainly not numbered as the authors' are.
+
+    Names are all there is to go by: other groups under the authors' numbers look the same.
+    """
+    if len(clusters) != CLUSTERS or clusters.keys() == AUTHORS_NAMES:
+        return []
+    return [
+        f"the ten clusters of {path} are not numbered 0 to 9: orders 1 to 5, which go by the authors' numbers of their "
+        f"clusters, count these as {', '.join(clusters)} and are not the authors'"
+    ]
 
 
 def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,7 +138,13 @@ def _task(name: str) -> str:
 
 def _number(name: str) -> tuple[bool, int, str]:
     """Sorts numbered clusters by their number: the authors' orders go by it, wherever they stand in the file."""
-    return (False, int(name), "") if name.isdecimal() else (True, 0, name)
+    return (False, _short(name), "") if name.isdecimal() else (True, 0, name)
+
+
+def _short(number: str) -> int:
+    if len(number.lstrip("-")) > LONGEST_NUMBER:
+        raise ValueError(f"a number has more than {LONGEST_NUMBER} digits")
+    return int(number)
 
 
 def _glove_vectors(path: Path, relations: list[str]) -> tuple[NDArray[np.floating], list[str]]:
@@ -124,6 +157,12 @@ def _glove_vectors(path: Path, relations: list[str]) -> tuple[NDArray[np.floatin
     vectors: dict[str, NDArray[np.floating]] = {}
     width = 0
     for number, line in enumerate(tables.lines(path), start=1):
+        if number == 1 and re.fullmatch(r"[0-9]+\s+[0-9]+\s*", line):
+            raise UserError(
+                f"{path} line 1 counts words and numbers, as word2vec's files do and GloVe's do not: remove that line."
+            )
+        if "\t" in line:
+            raise UserError(f"{path} line {number} has a tab in it: set single blanks between a word and its numbers.")
         fields = line.rstrip("\r\n ").split(" ")
         width = width or len(fields) - 1
         if len(fields) <= width and fields[0] in wanted:
