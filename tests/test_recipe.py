@@ -127,6 +127,13 @@ def test_a_recipe_becomes_runs(tmp_path):
         ("paper_p: 0.01", "paper_p: true", "paper_p lies between 0 and 1", None),
         ("    seeds:", "    chosen: no.yaml\n    seeds:", "there is no file", "    chosen: no.yaml"),
         ("title: Something", "title: Something\ntitle: More", "a second time", "title: More"),
+        ("    compare:", "    published: LAMOL\n    compare:", "published is a list", "    published: LAMOL"),
+        (
+            "    compare:",
+            "    published: [{name: LAMOL}]\n    compare:",
+            "`paper:` is missing",
+            "    published: [{name: LAMOL}]",
+        ),
         (
             "method: mtl",
             "method: mtl\n        split: validation",

@@ -17,7 +17,7 @@ from everlearn.report.pictures import pictures
 from everlearn.report.provenance import provenance
 from everlearn.report.results import Spread
 from everlearn.report.setting_curve import setting_figure
-from everlearn.report.study import AVERAGE, PlannedTest, Study, StudyRow, StudyTable
+from everlearn.report.study import AVERAGE, PlannedTest, PublishedRow, Study, StudyRow, StudyTable
 from everlearn.report.study_tables import COSTS, table_text
 from everlearn.report.tasks import tasks_figure
 from test_report import make_result
@@ -312,6 +312,21 @@ def test_a_table_says_what_its_runs_were_computed_with_and_what_they_noted():
         assert f'<p class="note" role="note">The runs of this table {warning}' in html
     # Results of an earlier version do not say.
     assert "Computed on" not in markdown(STUDY)
+
+
+def test_rows_of_the_papers_table_that_are_not_run_stand_before_the_bound():
+    published = (PublishedRow("LAMOL <s>", {AVERAGE: Spread(0.765, None)}),)
+    table = replace(STUDY.tables[0], published=published)
+    text = table_text(table)
+    names = [line.name for line in text.lines]
+    assert names.index("LAMOL <s>") == sum(line.lifelong for line in text.lines) - 1
+    shown = next(line for line in text.lines if line.name == "LAMOL <s>")
+    assert [(cell.here, cell.paper) for cell in shown.cells][-1] == ("–", "76.5")
+    study = replace(STUDY, tables=(table,))
+    assert "LAMOL &lt;s&gt;" in page(study, {table.name: []}, "0")
+    assert "| LAMOL" in markdown(study)
+    assert "LAMOL" in latex(study)
+    assert "LAMOL <s>" not in [row[0] for row in text.costs]
 
 
 def test_versions_machines_and_runs_at_once_that_differ_are_warned_of():

@@ -72,6 +72,14 @@ class StudyRow:
 
 
 @dataclass(frozen=True)
+class PublishedRow:
+    """A row of the paper's table whose figures are those of others: nothing is run for it."""
+
+    name: str
+    paper: Mapping[str, Spread]
+
+
+@dataclass(frozen=True)
 class PlannedTest:
     """Two rows whose difference is to be tested, and what the paper found."""
 
@@ -91,6 +99,7 @@ class StudyTable:
     per_order: bool
     curve: str | None
     tests: tuple[PlannedTest, ...]
+    published: tuple[PublishedRow, ...] = ()
 
     @property
     def columns(self) -> list[str]:

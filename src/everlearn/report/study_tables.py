@@ -1,12 +1,13 @@
 """A study's tables as cells: what was measured, the paper's figure beside it, what was expected. One source for all
 formats."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from everlearn.report.provenance import Provenance, provenance
 from everlearn.report.results import Spread
 from everlearn.report.statistics import PairedTest, compare_rows
-from everlearn.report.study import AVERAGE, StudyRow, StudyTable
+from everlearn.report.study import AVERAGE, PublishedRow, StudyRow, StudyTable
 from everlearn.report.table import COLUMNS, MORE_COLUMNS, UNDEFINED
 
 NOT_MEASURED = "not measured yet"
@@ -62,19 +63,26 @@ def table_text(table: StudyTable) -> TableText:
             f"{len(row.runs)} of {row.planned}",
             row.lifelong,
         )
-        for row in sorted(table.rows, key=lambda row: not row.lifelong)
+        for row in table.rows
     ]
+    lines += [_published(row, table.columns) for row in table.published]
     compared = table.compared()
     paid = {name: cell for name, cell in COSTS.items() if any(cell(group) != UNDEFINED for group in compared)}
     return TableText(
         table.name,
         tuple("average" if column == AVERAGE else f"order {column}" for column in table.columns),
-        tuple(lines),
+        tuple(sorted(lines, key=lambda line: not line.lifelong)),
         tuple(paid),
         tuple((group.method, *(cell(group) for cell in paid.values())) for group in compared),
         tuple(compare_rows(table.row(test.first), table.row(test.second), test.paper_p) for test in table.tests),
         provenance([run for row in table.rows for run in row.runs]),
     )
+
+
+def _published(row: PublishedRow, columns: Sequence[str]) -> TableLine:
+    """What stands in the paper's table, with nothing of ours beside it."""
+    cells = tuple(Cell(UNDEFINED, accuracy(row.paper.get(column)), False) for column in columns)
+    return TableLine(row.name, cells, UNDEFINED, UNDEFINED, lifelong=True)
 
 
 def accuracy(value: Spread | None) -> str:

@@ -53,7 +53,7 @@ def _table(recipe: Recipe, table: Table, folder: SweepFolder, notes: list[str]) 
         for stream in sorted(mixed)
     ]
     problem = STREAMS[rows[0].settings["stream"]].problem
-    return StudyTable(table.name, problem, rows, table.per_order, table.curve, table.comparisons)
+    return StudyTable(table.name, problem, rows, table.per_order, table.curve, table.comparisons, table.published)
 
 
 def _row(

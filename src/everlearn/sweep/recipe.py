@@ -9,7 +9,7 @@ from typing import Any
 from everlearn.config import settings, value_type
 from everlearn.errors import UserError, unknown
 from everlearn.report.results import Spread
-from everlearn.report.study import PlannedTest
+from everlearn.report.study import PlannedTest, PublishedRow
 from everlearn.sweep.chosen import ChosenSettings, read_chosen
 from everlearn.sweep.including import read_whole
 from everlearn.sweep.search import read_search
@@ -19,7 +19,19 @@ NOT_MEASURED = "not measured yet"
 AVERAGE = "average"
 _FIGURE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 
-TABLE_KEYS = ("settings", "chosen", "orders", "seeds", "rows", "per_order", "curve", "compare", "trials", "finalists")
+TABLE_KEYS = (
+    "settings",
+    "chosen",
+    "orders",
+    "seeds",
+    "rows",
+    "published",
+    "per_order",
+    "curve",
+    "compare",
+    "trials",
+    "finalists",
+)
 ROW_KEYS = ("name", "paper", "expected", "orders", "seeds", "search")
 
 Figures = Mapping[str, Spread]
@@ -62,6 +74,7 @@ class Table:
     curve: str | None
     """The setting that varies along the rows, for a curve."""
     comparisons: tuple[PlannedTest, ...]
+    published: tuple[PublishedRow, ...]
     trials: int | None
     finalists: int
     place: Place
@@ -140,6 +153,7 @@ def _table(source: Source, name: str, content: Any) -> Table:
         per_order=per_order,
         curve=_curve(source, (*place, "curve"), content.get("curve")),
         comparisons=tuple(_comparisons(source, (*place, "compare"), content.get("compare", []), names)),
+        published=tuple(_published(source, (*place, "published"), content.get("published", []), rows)),
         trials=trials,
         finalists=finalists,
         place=place,
@@ -225,6 +239,19 @@ def _figures(source: Source, place: Place, content: Any, orders: Sequence[str]) 
             found[key] = figure(value)
         except UserError as error:
             raise source.error(where, str(error)) from error
+    return found
+
+
+def _published(source: Source, place: Place, content: Any, rows: Sequence[Row]) -> list[PublishedRow]:
+    """What the paper's table says of systems that are not run here."""
+    if not isinstance(content, list):
+        raise source.error(place, "published is a list of `{name: LAMOL, paper: 76.5}`.")
+    orders = list(dict.fromkeys(order for row in rows for order in row.orders))
+    found = []
+    for number, entry in enumerate(content):
+        where = (*place, number)
+        source.check_keys(where, entry, ("name", "paper"), needed=("name", "paper"))
+        found.append(PublishedRow(str(entry["name"]), _figures(source, (*where, "paper"), entry["paper"], orders)))
     return found
 
 
