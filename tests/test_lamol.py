@@ -1,19 +1,22 @@
 """LAMOL: rows, losses, answers and made-up examples, with small random language models."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
+from transformers import GenerationConfig
 
 from everlearn.batches import Batch
 from everlearn.config import Config
 from everlearn.encoders import EncoderConfig, load_encoder
 from everlearn.encoders.tiny import tiny_tokenizer, vocabulary
 from everlearn.errors import UserError
-from everlearn.methods.language import Wording
+from everlearn.methods.language import TOP_K, Wording
 from everlearn.problems import Classification, Ranking
 from everlearn.run import run
 from support import (
@@ -30,6 +33,7 @@ from support import (
     with_candidates,
 )
 
+CPU = torch.device("cpu")
 SMALL = {"batch_size": 4, "replay_interval": 16, "replay_rate": 0.5, "lr": 1e-3}
 NAMES = [" ".join(words) for words in CLASS_WORDS]
 WORDING = Wording(
@@ -192,6 +196,34 @@ def test_without_replay_nothing_is_written(make_method: MethodFactory, batches: 
 
 
 # Models
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_language_model_has_the_dropout_of_the_settings(
+    dropout: float, make_method: MethodFactory, batches: list[Batch]
+):
+    encoder = load_encoder(EncoderConfig(causal_folder(), max_length=CAUSAL_LENGTH, dropout=dropout), CPU)
+    network = make_method("lamol", encoder=encoder, **SMALL).network
+    once, again = (network.answer_losses(batches[0].tokens, batches[0].labels) for _ in range(2))
+    assert torch.equal(once, again) == (dropout == 0.0)
+    assert {module.p for module in network.modules() if isinstance(module, nn.Dropout)} == {dropout}
+
+
+def test_a_checkpoints_own_taste_in_texts_changes_nothing(make_method: MethodFactory, tmp_path: Path):
+    """A penalty for repeating would change answers, a temperature what is written."""
+    shutil.copytree(causal_folder(), tmp_path, dirs_exist_ok=True)
+    GenerationConfig(repetition_penalty=1.3, temperature=0.3, do_sample=True).save_pretrained(tmp_path)
+    answered, made_up = [], []
+    (asked,) = tokenised(labelled_texts(24, range(6), seed=5), 24)
+    for folder in (causal_folder(), str(tmp_path)):
+        encoder = load_encoder(EncoderConfig(folder, max_length=CAUSAL_LENGTH), CPU)
+        network = make_method("lamol", problem=Classification(6, NAMES), encoder=encoder, **SMALL).network
+        answered.append(network.answers(asked.tokens, [np.arange(6)] * 24))
+        ids = torch.full((8, 1), network.wording.generate)
+        torch.manual_seed(1)
+        made_up.append(network._generate(ids, torch.ones_like(ids), 20, do_sample=True, top_k=TOP_K))
+    assert answered[0].tolist() == answered[1].tolist()
+    assert torch.equal(*made_up)
 
 
 def test_an_encoder_that_cannot_write_is_refused(make_method: MethodFactory):
