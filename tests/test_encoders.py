@@ -281,10 +281,11 @@ def test_a_saved_model_loads_by_its_folder(saved: Path, pooling: str, texts: lis
         torch.testing.assert_close(found, original.eval()(sequences_of(original, texts)), rtol=0, atol=1e-6)
 
 
-def test_a_folder_says_itself_how_it_is_pooled(saved: Path):
+@pytest.mark.parametrize("declared", ['{"pooling_mode_mean_tokens": true}', '{"pooling_mode": "mean"}'])
+def test_a_folder_says_itself_how_it_is_pooled(saved: Path, declared: str):
     assert load(str(saved)).pooling == "cls"
     (saved / "1_Pooling").mkdir()
-    (saved / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    (saved / "1_Pooling" / "config.json").write_text(declared)
     assert load(str(saved)).pooling == "mean"
 
 

@@ -89,10 +89,12 @@ def default_pooling(name: str) -> str:
 
     try:
         # Sentence encoders say in this file how they pool; others do not have it.
-        declared = cached_file(name, "1_Pooling/config.json")
-        mean = json.loads(Path(declared or "").read_text(encoding="utf-8"))["pooling_mode_mean_tokens"]
-    except (OSError, ValueError, KeyError):
+        path = cached_file(name, "1_Pooling/config.json")
+        declared = json.loads(Path(path or "").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return "cls"
+    # Newer files name the way, older ones have a yes or no for each.
+    mean = declared.get("pooling_mode") == "mean" or declared.get("pooling_mode_mean_tokens")
     return "mean" if mean else "cls"
 
 
