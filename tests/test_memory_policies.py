@@ -93,6 +93,18 @@ def test_cbrs_weighs_samples_at_test_time_too():
     assert meter.memory_reads == 400
 
 
+def test_cbrs_stores_a_class_again_that_was_removed_altogether():
+    memory = make_memory("cbrs", 6)
+    memory.write(labelled(*[0] * 20))
+    remove(memory, lambda label: label == 0)
+    memory.write(labelled(*[1] * 20))
+    assert classes(memory) == {1: 6}
+    memory.write(labelled(0, 0))
+    assert classes(memory) == {0: 2, 1: 4}
+    # Of its first twenty nothing is known any more.
+    assert memory.state()["policy"]["seen"] == {"0": 2, "1": 20}
+
+
 def test_cbrs_replaces_within_a_class_with_probability_m_over_n():
     """The n-th example of a class that was once the largest takes a place with probability m / n."""
     policy, rng = ClassBalanced(4), np.random.default_rng(3)
