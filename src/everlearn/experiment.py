@@ -168,8 +168,11 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
 def _notes(config: Config, stream: Stream, test_sets: list[TestSet], limit: int) -> Iterator[str]:
     method = config.method
     kind = find_method(method.method)
-    if config.memory.refresh_negatives and not (kind.replays and method.replay):
-        yield f"--refresh-negatives changes nothing: {method.method} replays nothing"
+    if config.memory.refresh_negatives:
+        if not (kind.replays and method.replay):
+            yield f"--refresh-negatives changes nothing: {method.method} replays nothing"
+        elif not kind.replays_candidates:
+            yield f"--refresh-negatives changes nothing: {method.method} replays examples without their candidates"
     if (kind.replays or kind.generates) and method.replay and stream.length < method.replay_interval:
         yield (
             f"the stream of {stream.length:,} examples ends before the first replay (replay_interval is "

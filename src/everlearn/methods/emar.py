@@ -33,6 +33,7 @@ class EMAR(SparseReplay):
     name = "emar"
     summary = "compares examples with label names, and at replays with prototypes of the memory"
     family = "relations"
+    replays_candidates = False
     test_cost = "prototypes from a few examples of each label, one pass"
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:

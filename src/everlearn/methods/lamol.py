@@ -29,6 +29,7 @@ class LanguageMethod(GradientMethod):
     """Trains a language model where others train an encoder and a head."""
 
     family = "generative"
+    replays_candidates = False
     test_cost = "one pass and a few tokens of answer"
     network: LanguageNetwork
 
