@@ -1,4 +1,5 @@
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from everlearn.config import Config, check_setting, read_config, settings, value
 from everlearn.defaults import NEAREST, SHORT_STREAM_METHODS
 from everlearn.errors import UserError
 from everlearn.methods import METHODS, MethodConfig
+from everlearn.methods.peer_settings import PeerSettings
 from everlearn.settings import help_text
 
 
@@ -113,6 +115,13 @@ def test_settings_of_single_methods_are_checked(given: dict[str, Any], complaint
 def test_no_number_of_a_method_may_be_negative(declared: Any):
     with pytest.raises(UserError, match=f"^{declared.name} must "):
         check_setting(declared.name, -1)
+
+
+def test_the_methods_page_says_where_every_default_of_a_single_method_comes_from():
+    page = (Path(__file__).parent.parent / "docs" / "methods.md").read_text(encoding="utf-8")
+    _, table = page.split("| setting | default | where it comes from |")
+    explained = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    assert {declared.name for declared in dataclasses.fields(PeerSettings)} <= explained
 
 
 def test_a_method_that_writes_its_own_examples_needs_a_schedule_that_works():

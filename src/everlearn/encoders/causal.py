@@ -28,7 +28,7 @@ def load_causal(encoder: Encoder) -> "PreTrainedModel":
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(name, config=settings, dtype=torch.float32)
     dropout.set_in_model(model, encoder.dropout)
     # Checkpoints come with penalties, temperatures and cut-offs of their own, which nobody here has asked for.
-    model.generation_config = GenerationConfig()
+    model.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
     model.to(encoder.device)  # type: ignore[arg-type]
     return model
 
