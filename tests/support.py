@@ -22,7 +22,7 @@ from everlearn.ledger import Ledger
 from everlearn.memory import Memory, MemoryConfig
 from everlearn.methods import Method, MethodConfig, Parts, find_method
 from everlearn.methods.lamol import LanguageMethod
-from everlearn.problems import Classification, Problem
+from everlearn.problems import Classification, NegativeRefresher, Problem
 from everlearn.streams import Benchmark, Task
 
 MethodFactory = Callable[..., Any]
@@ -150,6 +150,7 @@ def build_method(
     seed: int = 1,
     memory: MemoryConfig | None = None,
     encoder: Encoder | None = None,
+    refresher: NegativeRefresher | None = None,
     **settings: Any,
 ) -> Any:
     """A method from fresh parts, in the way an experiment puts them together."""
@@ -159,7 +160,7 @@ def build_method(
     parts = Parts(
         encoder=encoder,
         problem=problem or Classification(6),
-        memory=Memory(memory or MemoryConfig(), encoder.tokenizer.dtype, ledger, seed),
+        memory=Memory(memory or MemoryConfig(), encoder.tokenizer.dtype, ledger, seed, refresher),
         ledger=ledger,
         seed=seed,
     )
@@ -176,9 +177,10 @@ def tokenised(
 
 
 def feed(method: Method, batches: Iterable[Batch]) -> None:
-    """Let a method observe batches, counted as the run counts them."""
+    """Let a method meet and observe batches, counted as the run counts them."""
     for batch in batches:
         method.ledger.train.stream_examples += len(batch)
+        method.meet(batch)
         method.observe(batch)
 
 

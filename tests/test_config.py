@@ -1,13 +1,16 @@
+import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from everlearn.config import Config, read_config, settings
+from everlearn.config import Config, check_setting, read_config, settings, value_type
 from everlearn.defaults import NEAREST, SHORT_STREAM_METHODS
 from everlearn.errors import UserError
-from everlearn.methods import METHODS
+from everlearn.methods import METHODS, MethodConfig
+from everlearn.methods.peer_settings import PeerSettings
 from everlearn.settings import help_text
 
 
@@ -94,12 +97,31 @@ def test_what_single_methods_have_for_themselves_is_shown_apart():
     [
         ({"ewc_lambda": -1.0}, "ewc_lambda must be at least 0"),
         ({"mer_beta": 1.5}, "mer_beta must lie between 0 and 1"),
+        ({"diverse_share": 7.0}, "diverse_share must lie between 0 and 1"),
+        ({"writing_weight": -1.0}, "writing_weight must be at least 0"),
         ({"neighbours": 0}, "neighbours must be greater than 0"),
         ({"local_adaptation": "body"}, "local_adaptation must be one of head, full"),
     ],
 )
 def test_settings_of_single_methods_are_checked(given: dict[str, Any], complaint: str):
     assert complaint in refusal(**given)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [declared for declared in dataclasses.fields(MethodConfig) if value_type(declared)[0] in (int, float)],
+    ids=lambda declared: declared.name,
+)
+def test_no_number_of_a_method_may_be_negative(declared: Any):
+    with pytest.raises(UserError, match=f"^{declared.name} must "):
+        check_setting(declared.name, -1)
+
+
+def test_the_methods_page_says_where_every_default_of_a_single_method_comes_from():
+    page = (Path(__file__).parent.parent / "docs" / "methods.md").read_text(encoding="utf-8")
+    _, table = page.split("| setting | default | where it comes from |")
+    explained = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    assert {declared.name for declared in dataclasses.fields(PeerSettings)} <= explained
 
 
 def test_a_method_that_writes_its_own_examples_needs_a_schedule_that_works():

@@ -10,10 +10,11 @@ from torch import nn
 
 from everlearn.batches import Ragged, Sequences
 from everlearn.encoders import POOLINGS, Encoder, EncoderConfig, load_encoder, padding
+from everlearn.encoders.dropout import set_in_model
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.errors import UserError
 from everlearn.ledger import Meter
-from support import labelled_texts, tiny_encoder
+from support import causal_folder, labelled_texts, tiny_encoder
 
 CPU = torch.device("cpu")
 
@@ -280,11 +281,23 @@ def test_a_saved_model_loads_by_its_folder(saved: Path, pooling: str, texts: lis
         torch.testing.assert_close(found, original.eval()(sequences_of(original, texts)), rtol=0, atol=1e-6)
 
 
-def test_a_folder_says_itself_how_it_is_pooled(saved: Path):
+@pytest.mark.parametrize("declared", ['{"pooling_mode_mean_tokens": true}', '{"pooling_mode": "mean"}'])
+def test_a_folder_says_itself_how_it_is_pooled(saved: Path, declared: str):
     assert load(str(saved)).pooling == "cls"
     (saved / "1_Pooling").mkdir()
-    (saved / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    (saved / "1_Pooling" / "config.json").write_text(declared)
     assert load(str(saved)).pooling == "mean"
+
+
+def test_a_causal_model_has_features_that_know_the_text(texts: list[str]):
+    """Its first token has seen nothing of what follows: as features, all texts that begin alike would be equal."""
+    used = load(causal_folder(), max_length=64)
+    assert used.pooling == "mean"
+    assert float(torch.pdist(used(sequences_of(used, texts)).detach()).min()) > 1e-2
+
+
+def test_the_first_token_of_a_causal_model_is_refused_as_a_feature():
+    assert "--pooling mean" in refusal(causal_folder(), pooling="cls")
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -304,6 +317,22 @@ def test_the_dropout_setting_reaches_the_model(by_folder: bool, dropout: float, 
     assert torch.equal(once, again) == (dropout == 0.0)
     used.eval()
     assert torch.equal(used(sequences_of(used, texts)), used(sequences_of(used, texts)))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_dropout_setting_reaches_a_model_with_other_names_for_it(dropout: float, texts: list[str]):
+    """GPT-2's own is 0.1 everywhere, under three names that BERT does not know."""
+    used = load(causal_folder(), max_length=64, dropout=dropout).train()
+    layers = [module for module in used.skeleton.model.modules() if isinstance(module, nn.Dropout)]
+    assert {layer.p for layer in layers} == {dropout}
+    once, again = (used(sequences_of(used, texts)) for _ in range(2))
+    assert torch.equal(once, again) == (dropout == 0.0)
+
+
+def test_a_dropout_whose_name_nobody_knows_is_set_all_the_same():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Dropout(0.5)))
+    set_in_model(model, 0.2)
+    assert model[1][0].p == 0.2
 
 
 def test_minilm_comes_from_its_package():

@@ -1,19 +1,25 @@
 """LAMOL: rows, losses, answers and made-up examples, with small random language models."""
 
+import gc
+import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
+from transformers import GenerationConfig
 
 from everlearn.batches import Batch
 from everlearn.config import Config
 from everlearn.encoders import EncoderConfig, load_encoder
 from everlearn.encoders.tiny import tiny_tokenizer, vocabulary
 from everlearn.errors import UserError
-from everlearn.methods.language import Wording
+from everlearn.experiment import build_experiment
+from everlearn.methods.language import TOP_K, Wording
 from everlearn.problems import Classification, Ranking
 from everlearn.run import run
 from support import (
@@ -30,6 +36,7 @@ from support import (
     with_candidates,
 )
 
+CPU = torch.device("cpu")
 SMALL = {"batch_size": 4, "replay_interval": 16, "replay_rate": 0.5, "lr": 1e-3}
 NAMES = [" ".join(words) for words in CLASS_WORDS]
 WORDING = Wording(
@@ -192,6 +199,82 @@ def test_without_replay_nothing_is_written(make_method: MethodFactory, batches: 
 
 
 # Models
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_language_model_has_the_dropout_of_the_settings(
+    dropout: float, make_method: MethodFactory, batches: list[Batch]
+):
+    encoder = load_encoder(EncoderConfig(causal_folder(), max_length=CAUSAL_LENGTH, dropout=dropout), CPU)
+    network = make_method("lamol", encoder=encoder, **SMALL).network
+    once, again = (network.answer_losses(batches[0].tokens, batches[0].labels) for _ in range(2))
+    assert torch.equal(once, again) == (dropout == 0.0)
+    assert {module.p for module in network.modules() if isinstance(module, nn.Dropout)} == {dropout}
+
+
+def test_the_language_model_computes_in_the_precision_of_the_settings(make_method: MethodFactory, batches: list[Batch]):
+    """Learning, answering and writing; the weights stay fp32 and so do the losses."""
+    methods, dtypes = [], []
+    for precision in ("fp32", "bf16"):
+        encoder = load_encoder(EncoderConfig(causal_folder(), max_length=CAUSAL_LENGTH, precision=precision), CPU)
+        methods.append(make_method("lamol", problem=Classification(6, NAMES), encoder=encoder, **SMALL))
+    exact, rounded = methods
+    losses = [method.network.answer_losses(batches[0].tokens, batches[0].labels) for method in methods]
+    assert losses[1].dtype == torch.float32
+    assert not torch.equal(*losses)
+    torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
+    attention = rounded.network.model.transformer.h[0].attn.c_attn
+    attention.register_forward_hook(lambda _module, _inputs, output: dtypes.append(output.dtype))
+    for use in (
+        lambda: rounded.observe(batches[0]),
+        lambda: rounded.judge(batches[0]),
+        lambda: rounded.network.write(4, seed=1),
+        lambda: rounded.network.answers(batches[0].tokens, [np.arange(6)] * 4),
+    ):
+        dtypes.clear()
+        use()
+        assert set(dtypes) == {torch.bfloat16}
+    assert {weight.dtype for weight in rounded.network.parameters()} == {torch.float32}
+    # And they learn nearly the same.
+    exact.observe(batches[0])
+    for method in methods:
+        feed(method, batches[1:])
+    losses = [method.network.answer_losses(batches[0].tokens, batches[0].labels).mean() for method in methods]
+    torch.testing.assert_close(*losses, rtol=0.1, atol=0.1)
+
+
+def test_an_experiment_keeps_no_encoder_that_its_method_does_not_use(monkeypatch: pytest.MonkeyPatch):
+    """The language model holds all the weights there are; the encoder it was found by would be a second copy."""
+    loaded: list[Any] = []
+
+    def load(*given: Any) -> Any:
+        encoder = load_encoder(*given)
+        loaded.append(weakref.ref(encoder))
+        return encoder
+
+    monkeypatch.setattr("everlearn.experiment.load_encoder", load)
+    given = {"method": "lamol", "encoder": causal_folder(), "max_length": CAUSAL_LENGTH, **SMALL}
+    experiment = build_experiment(Config.build(given), small_benchmark())
+    gc.collect()
+    assert [reference() for reference in loaded] == [None]
+    assert len(next(experiment.stream)) == 4
+
+
+def test_a_checkpoints_own_taste_in_texts_changes_nothing(make_method: MethodFactory, tmp_path: Path):
+    """A penalty for repeating would change answers, a temperature what is written."""
+    shutil.copytree(causal_folder(), tmp_path, dirs_exist_ok=True)
+    GenerationConfig(repetition_penalty=1.3, temperature=0.3, do_sample=True).save_pretrained(tmp_path)
+    answered, made_up = [], []
+    (asked,) = tokenised(labelled_texts(24, range(6), seed=5), 24)
+    for folder in (causal_folder(), str(tmp_path)):
+        encoder = load_encoder(EncoderConfig(folder, max_length=CAUSAL_LENGTH), CPU)
+        network = make_method("lamol", problem=Classification(6, NAMES), encoder=encoder, **SMALL).network
+        answered.append(network.answers(asked.tokens, [np.arange(6)] * 24))
+        ids = torch.full((8, 1), network.wording.generate)
+        torch.manual_seed(1)
+        made_up.append(network._generate(ids, torch.ones_like(ids), 20, do_sample=True, top_k=TOP_K))
+    assert answered[0].tolist() == answered[1].tolist()
+    assert torch.equal(*made_up)
 
 
 def test_an_encoder_that_cannot_write_is_refused(make_method: MethodFactory):

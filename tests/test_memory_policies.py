@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import chisquare
 
 from everlearn import checkpoint
 from everlearn.batches import Batch, Ragged
+from everlearn.encoders import EncoderConfig, load_encoder
 from everlearn.errors import UserError
 from everlearn.ledger import Ledger, Meter
 from everlearn.memory import POLICIES, Judgement, Memory, MemoryConfig
@@ -17,7 +19,8 @@ from everlearn.memory.cbrs import ClassBalanced
 from everlearn.memory.forgetting import Forgetting
 from everlearn.memory.surprise import Surprise
 from everlearn.methods import METHODS
-from support import assert_same_state, feed, labelled_texts, numbered, numbers, tokenised
+from everlearn.methods.gradient import GradientMethod
+from support import assert_same_state, encoder_settings, feed, labelled_texts, numbered, numbers, tokenised
 
 
 def labelled(*labels: int, first: int = 0) -> Batch:
@@ -93,6 +96,18 @@ def test_cbrs_weighs_samples_at_test_time_too():
     assert meter.memory_reads == 400
 
 
+def test_cbrs_stores_a_class_again_that_was_removed_altogether():
+    memory = make_memory("cbrs", 6)
+    memory.write(labelled(*[0] * 20))
+    remove(memory, lambda label: label == 0)
+    memory.write(labelled(*[1] * 20))
+    assert classes(memory) == {1: 6}
+    memory.write(labelled(0, 0))
+    assert classes(memory) == {0: 2, 1: 4}
+    # Of its first twenty nothing is known any more.
+    assert memory.state()["policy"]["seen"] == {"0": 2, "1": 20}
+
+
 def test_cbrs_replaces_within_a_class_with_probability_m_over_n():
     """The n-th example of a class that was once the largest takes a place with probability m / n."""
     policy, rng = ClassBalanced(4), np.random.default_rng(3)
@@ -152,6 +167,25 @@ def test_surprise_is_that_of_weights_which_have_not_learned_the_batch(name: str,
     method.observe(batch)
     np.testing.assert_array_equal(judged[0].losses, expected)
     assert not np.allclose(judge(batch).losses, expected)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if issubclass(method, GradientMethod)])
+def test_a_judge_uses_no_dropout_and_takes_no_more_at_once_than_fits(name: str, make_method: Any):
+    encoder = load_encoder(EncoderConfig(**encoder_settings(name), dropout=0.5), torch.device("cpu"))
+    method = make_method(name, encoder=encoder, micro_batch=3)
+    (batch,) = tokenised(labelled_texts(8, [0, 1]), 8)
+    sizes: list[int] = []
+    part = method.judge_part
+    method.judge_part = lambda examples: sizes.append(len(examples)) or part(examples)
+    once, again = (method.judge(batch) for _ in range(2))
+    np.testing.assert_array_equal(once.losses, again.losses)
+    np.testing.assert_array_equal(once.right, again.right)
+    assert sizes == [3, 3, 2, 3, 3, 2]
+    assert method.network.training
+    # And each example is judged as it is alone.
+    alone = [method.judge(batch.take([row])) for row in range(8)]
+    np.testing.assert_allclose([float(one.losses[0]) for one in alone], once.losses, rtol=1e-4, atol=1e-5)
+    assert [bool(one.right[0]) for one in alone] == once.right.tolist()
 
 
 # Forgetting

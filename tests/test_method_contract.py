@@ -28,7 +28,7 @@ from everlearn.methods.gradient import GradientMethod
 from everlearn.methods.label_scorer import LabelScorer
 from everlearn.methods.lamol import AnswerPredictor
 from everlearn.methods.network import NetworkPredictor
-from everlearn.problems import Classification, Problem, Ranking
+from everlearn.problems import Classification, NegativeRefresher, Problem, Ranking
 from everlearn.streams import Benchmark
 from support import (
     CLASS_WORDS,
@@ -219,6 +219,7 @@ def experiment_of(name: str, case: ProblemCase, seed: int = 7) -> Experiment:
 
 def learn_all(experiment: Experiment) -> None:
     for batch in experiment.stream:
+        experiment.method.meet(batch)
         experiment.method.observe(batch)
     experiment.method.finish()
 
@@ -580,6 +581,19 @@ class TestGEMWithAdapters(Contract, GradientContract):
     def adapters(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(SETTINGS, "gem_gradients", "lora")
         monkeypatch.setitem(SETTINGS, "lora_rank", 2)
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.replays and name != "der++"])
+def test_fresh_negatives_are_drawn_from_all_that_the_stream_has_shown(name: str):
+    """However little a method stores, and however late: DER++ alone has no use for them."""
+    case = PROBLEMS["ranking"]()
+    method = make(name, case, refresher=NegativeRefresher(3, seed=1), diverse_share=0.0)
+    shown: list[int] = []
+    for batch in tokenised(case.examples(30, 1), 4, case.problem):
+        feed(method, [batch])
+        shown.extend(label for label in dict.fromkeys(batch.labels.tolist()) if label not in shown)
+        assert method.memory.state()["refresher"]["seen"] == shown
+    assert len(shown) == 6
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

@@ -18,7 +18,7 @@ from everlearn.run import run
 from everlearn.seeding import generator
 from everlearn.streams import load_benchmark
 from fewrel_sample import write_sample
-from support import assert_same_state, small_benchmark, small_ranking_benchmark
+from support import assert_same_state, encoder_settings, small_benchmark, small_ranking_benchmark
 
 
 def batch_of(*targets: list[int]) -> Batch:
@@ -136,7 +136,9 @@ def test_what_lies_in_memory_is_not_changed_by_reading(memory: Memory):
 def test_an_example_that_is_not_stored_was_seen_all_the_same():
     refresher = NegativeRefresher(3, seed=1)
     memory = Memory(MemoryConfig(write_probability=0.0), "uint16", Ledger(), seed=1, refresher=refresher)
-    memory.write(batch_of([0, 0], [1, 1], [2, 2]))
+    batch = batch_of([0, 0], [1, 1], [2, 2])
+    memory.note(batch)
+    memory.write(batch)
     assert len(memory) == 0
     assert sorted(targets_of(refresher.refresh(batch_of([0, 0])))[0]) == [0, 0, 1, 2]
 
@@ -167,10 +169,36 @@ def test_an_experiment_draws_as_many_negatives_as_its_examples_have_at_most():
     most = max(len(example.candidates) for task in benchmark.tasks for example in task.train)
     experiment = build_experiment(Config.build({**SETTINGS, "method": "replay"}), benchmark)
     for batch in experiment.stream:
+        experiment.memory.note(batch)
         experiment.memory.write(batch)
     found = targets_of(experiment.memory.read(48))
     assert {len(candidates) for _, *candidates in found} == {most}
     assert all(candidates.count(label) == 1 for label, *candidates in found)
+
+
+def notes_of(method: str, **settings: Any) -> str:
+    """What a run with fresh negatives says beforehand."""
+    config = Config.build({**SETTINGS, **encoder_settings(method), "method": method, **settings})
+    return " ".join(build_experiment(config, small_ranking_benchmark()).notes)
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"),
+    [
+        ("seq", "seq replays nothing"),
+        ("lamol", "lamol replays nothing"),
+        ("emar", "emar replays examples without their candidates"),
+        ("lamol-real", "lamol-real replays examples without their candidates"),
+    ],
+)
+def test_a_run_says_where_fresh_negatives_change_nothing(method: str, reason: str):
+    assert f"--refresh-negatives changes nothing: {reason}" in notes_of(method)
+    assert "--refresh-negatives" not in notes_of(method, refresh_negatives=False)
+
+
+@pytest.mark.parametrize("method", ["replay", "ea-emr", "meta-mbpa"])
+def test_a_run_says_nothing_where_fresh_negatives_are_used(method: str):
+    assert "--refresh-negatives" not in notes_of(method)
 
 
 @pytest.fixture

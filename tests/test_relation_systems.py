@@ -122,6 +122,14 @@ def test_a_refit_brings_features_closer_to_the_stored_ones(make_method: MethodFa
     assert method.ledger.train.optimiser_steps == 80
 
 
+def test_the_aligner_is_fitted_to_features_without_dropout(make_method: MethodFactory, batches: list[Batch]):
+    method = make_method("ea-emr", encoder=tiny_encoder(dropout=0.5), aligner_steps=1, **SMALL)
+    with torch.no_grad():
+        stored = method.copy_for_testing().encoder(method.problem.sequences(batches[0]))
+    assert float(method.align(batches[0], list(stored.numpy()))) == pytest.approx(0, abs=1e-9)
+    assert method.network.training
+
+
 def test_ea_emr_replays_against_all_relations_seen():
     """Fresh candidates reach the replay, and the stored feature still belongs to the right pair."""
     encoder, ledger = tiny_encoder(), Ledger()

@@ -132,6 +132,7 @@ _LEAST = {
     "gem_margin": 0,
     "der_beta": 0,
     "local_penalty": 0,
+    "writing_weight": 0,
 }
 _SHARES = {
     "replay_rate",
@@ -142,6 +143,7 @@ _SHARES = {
     "mer_beta",
     "mer_gamma",
     "mllre_epsilon",
+    "diverse_share",
 }
 _CHOICES = {
     "device": ("auto", "cpu", "cuda"),

@@ -105,8 +105,10 @@ def _built(config: Config, benchmark: Benchmark) -> Experiment:
     torch.manual_seed(int(generator(seed, "torch").integers(2**62)))
     ledger = Ledger()
     encoder = load_encoder(config.encoder, device)
-    problem = _problem(config, benchmark, encoder.tokenizer)
-    memory = Memory(config.memory, encoder.tokenizer.dtype, ledger, seed, _refresher(config, benchmark))
+    # What outlives this function holds on to the tokenizer alone: a method may have a network of its own instead.
+    tokenizer = encoder.tokenizer
+    problem = _problem(config, benchmark, tokenizer)
+    memory = Memory(config.memory, tokenizer.dtype, ledger, seed, _refresher(config, benchmark))
     kind = find_method(config.method.method)
     method = kind(config.method, Parts(encoder, problem, memory, ledger, seed))
     batch_size = config.method.batch_size
@@ -115,11 +117,11 @@ def _built(config: Config, benchmark: Benchmark) -> Experiment:
         if kind.lifelong
         else pooled(benchmark, batch_size, seed, config.method.epochs)
     )
-    test_sets = _test_sets(config, benchmark, problem, encoder.tokenizer)
+    test_sets = _test_sets(config, benchmark, problem, tokenizer)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     return Experiment(
-        stream=Feed(stream, lambda examples: problem.tokenise(examples, encoder.tokenizer)),
+        stream=Feed(stream, lambda examples: problem.tokenise(examples, tokenizer)),
         problem=problem,
         memory=memory,
         method=method,
@@ -127,7 +129,7 @@ def _built(config: Config, benchmark: Benchmark) -> Experiment:
         history=History([task.name for task in benchmark.tasks], task_ends(benchmark), benchmark.joint_test),
         ledger=ledger,
         device=device,
-        notes=tuple(_notes(config, stream, test_sets, encoder.tokenizer.max_length - problem.room)),
+        notes=tuple(_notes(config, stream, test_sets, tokenizer.max_length - problem.room)),
     )
 
 
@@ -166,8 +168,11 @@ def _refresher(config: Config, benchmark: Benchmark) -> NegativeRefresher | None
 def _notes(config: Config, stream: Stream, test_sets: list[TestSet], limit: int) -> Iterator[str]:
     method = config.method
     kind = find_method(method.method)
-    if config.memory.refresh_negatives and not (kind.replays and method.replay):
-        yield f"--refresh-negatives changes nothing: {method.method} replays nothing"
+    if config.memory.refresh_negatives:
+        if not (kind.replays and method.replay):
+            yield f"--refresh-negatives changes nothing: {method.method} replays nothing"
+        elif not kind.replays_candidates:
+            yield f"--refresh-negatives changes nothing: {method.method} replays examples without their candidates"
     if (kind.replays or kind.generates) and method.replay and stream.length < method.replay_interval:
         yield (
             f"the stream of {stream.length:,} examples ends before the first replay (replay_interval is "

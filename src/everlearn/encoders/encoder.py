@@ -46,12 +46,19 @@ class Encoder(nn.Module):
     skeleton: Skeleton
 
     def __init__(
-        self, model: nn.Module, tokenizer: Tokenizer, pooling: str, dtype: torch.dtype = torch.float32
+        self,
+        model: nn.Module,
+        tokenizer: Tokenizer,
+        pooling: str,
+        dtype: torch.dtype = torch.float32,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.dtype = dtype
+        self.dropout = dropout
+        """The model's, for another model that is to learn under the same conditions."""
         self.width: int = model.config.hidden_size  # type: ignore[union-attr, assignment]
         skeleton, learned, kept = Skeleton.of(model)
         # Not a part in PyTorch's sense: its weights are here.

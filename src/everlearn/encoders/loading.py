@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
+from everlearn.encoders import dropout
+from everlearn.encoders.causal import is_causal
 from everlearn.encoders.encoder import POOLINGS, PRECISIONS, Encoder, EncoderConfig
 from everlearn.encoders.freezing import train_only_top
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
@@ -33,17 +35,6 @@ KNOWN = {
     "tiny": KnownEncoder("a two-layer random encoder of width 32, for tests", "mean"),
 }
 
-# Names under which the configurations of Hugging Face encoders keep their dropout.
-_DROPOUT_FIELDS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "dropout",
-    "attention_dropout",
-    "hidden_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-)
-
 
 def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     """The encoder that the configuration names, on the device."""
@@ -52,11 +43,10 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     if config.precision not in ("auto", *PRECISIONS):
         raise unknown("precision", config.precision, ("auto", *PRECISIONS))
     if config.encoder == "tiny":
-        model, tokenizer, pooling = tiny_model(config.dropout), tiny_tokenizer(), KNOWN["tiny"].pooling
+        model, tokenizer = tiny_model(config.dropout), tiny_tokenizer()
     else:
-        model, tokenizer, pooling = _from_pretrained(config)
-    if config.pooling != "auto":
-        pooling = config.pooling
+        model, tokenizer = _from_pretrained(config)
+    pooling = _pooling(config, model)
     if pooling == "pooler" and getattr(model, "pooler", None) is None:
         raise UserError(f"the encoder '{config.encoder}' has no pooler: choose --pooling cls or mean.")
     if pooling != "pooler" and getattr(model, "pooler", None) is not None:
@@ -66,7 +56,8 @@ def load_encoder(config: EncoderConfig, device: torch.device) -> Encoder:
     longest = min(config.max_length, _longest(model, tokenizer))
     segments = "token_type_ids" in tokenizer.model_input_names and getattr(model.config, "type_vocab_size", 0) > 1
     precision = resolve_precision(config.precision, device)
-    encoder = Encoder(model, Tokenizer(tokenizer, longest, segments), pooling, PRECISIONS[precision]).to(device)
+    tokenise = Tokenizer(tokenizer, longest, segments)
+    encoder = Encoder(model, tokenise, pooling, PRECISIONS[precision], config.dropout).to(device)
     # The kernels of the fast path know bf16 but not fp32, and no dropout.
     if device.type == "cuda" and precision == "bf16" and config.dropout == 0:
         encoder.fast_path = working_fast_path(encoder, _first_position(model))
@@ -98,11 +89,26 @@ def default_pooling(name: str) -> str:
 
     try:
         # Sentence encoders say in this file how they pool; others do not have it.
-        declared = cached_file(name, "1_Pooling/config.json")
-        mean = json.loads(Path(declared or "").read_text(encoding="utf-8"))["pooling_mode_mean_tokens"]
-    except (OSError, ValueError, KeyError):
+        path = cached_file(name, "1_Pooling/config.json")
+        declared = json.loads(Path(path or "").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return "cls"
+    # Newer files name the way, older ones have a yes or no for each.
+    mean = declared.get("pooling_mode") == "mean" or declared.get("pooling_mode_mean_tokens")
     return "mean" if mean else "cls"
+
+
+def _pooling(config: EncoderConfig, model: Any) -> str:
+    """What a text's feature is; never the first token's state where that has seen nothing of the text."""
+    pooling = default_pooling(config.encoder) if config.pooling == "auto" else config.pooling
+    if pooling != "cls" or not is_causal(model):
+        return pooling
+    if config.pooling == "cls":
+        raise UserError(
+            f"'{config.encoder}' is a causal language model, whose first token sees nothing of the text: "
+            "pass --pooling mean."
+        )
+    return "mean"
 
 
 def _longest(model: Any, tokenizer: Any) -> int:
@@ -118,7 +124,7 @@ def _first_position(model: Any) -> int:
     return 0 if padding is None else int(padding) + 1
 
 
-def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:
+def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any]:
     source = _source(config.encoder)
     from transformers import AutoConfig, AutoModel, AutoTokenizer
     from transformers.utils import logging as transformers_logging
@@ -129,7 +135,7 @@ def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
         settings = AutoConfig.from_pretrained(source)
-        _set_dropout(settings, config.dropout)
+        dropout.set_in_settings(settings, config.dropout)
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True)
         model = AutoModel.from_pretrained(source, config=settings, dtype=torch.float32)
     except (OSError, ValueError, ImportError, SafetensorError) as error:
@@ -141,7 +147,8 @@ def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any, str]:
         raise UserError(f"'{config.encoder}' is not a text encoder: pass one that takes token ids.")
     if not getattr(tokenizer, "is_fast", False):
         raise UserError(f"the encoder '{config.encoder}' has no fast tokenizer: choose one that has.")
-    return model, tokenizer, default_pooling(config.encoder)
+    dropout.set_in_model(model, config.dropout)
+    return model, tokenizer
 
 
 def _source(name: str) -> str:
@@ -165,12 +172,6 @@ def _is_folder(name: str) -> bool:
         return Path(name).is_dir()
     except OSError:  # a name that no file could have
         return False
-
-
-def _set_dropout(settings: Any, dropout: float) -> None:
-    for name in _DROPOUT_FIELDS:
-        if isinstance(getattr(settings, name, None), float):
-            setattr(settings, name, dropout)
 
 
 def _first_line(error: Exception) -> str:

@@ -50,8 +50,11 @@ class ClassBalanced(MemoryPolicy):
         return weights
 
     def rearranged(self, kept: Sequence[int]) -> Sequence[int]:
-        """Labels move with their entries."""
+        """Labels move with their entries; a class that has none left begins anew, should it ever come again."""
         self._labels = array("q", (self._labels[slot] for slot in kept))
+        left = set(self._labels)
+        self._seen = Counter({label: count for label, count in self._seen.items() if label in left})
+        self._once_largest &= left
         return kept
 
     def state(self) -> dict[str, Any]:

@@ -86,11 +86,14 @@ class Memory:
         """Whether examples come back with other candidates than they were written with."""
         return self._refresher is not None
 
+    def note(self, batch: Batch) -> None:
+        """The stream has shown these examples, whatever will be written of them and when."""
+        if self._refresher:
+            self._refresher.note(batch)
+
     def write(self, batch: Batch, notes: Sequence[Floats] | None = None) -> None:
         """Offer each example to the policy with probability p_write, and its note with it."""
         with self._ledger.train.phase("memory"):
-            if self._refresher:
-                self._refresher.note(batch)
             offered = self._writing.random(len(batch)) < self._config.write_probability
             losses = self._losses_of(batch, np.flatnonzero(offered))
             entries = pack(batch, self._token_dtype, notes)

@@ -104,6 +104,8 @@ class Method(ABC):
     """False for a method that is given the pool of all tasks for several epochs: an upper bound."""
     replays: ClassVar[bool] = False
     """Whether it reads the memory while learning."""
+    replays_candidates: ClassVar[bool] = True
+    """Whether an example that it replays is compared with its own candidates, where examples have such."""
     generates: ClassVar[bool] = False
     """Whether it learns from examples that it makes up itself."""
     freezes_encoder: ClassVar[bool] = False
@@ -120,7 +122,11 @@ class Method(ABC):
         self.ledger = parts.ledger
 
     def meet(self, batch: Batch) -> None:
-        """Make room for labels that the batch shows for the first time; called before it is observed."""
+        """Make room for labels that the batch shows for the first time; called before it is observed.
+
+        The memory is told of them too: what is written, and when, is the method's affair, and may be little and late.
+        """
+        self.memory.note(batch)
         if self.problem.meet(batch):
             self.grow()
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 from everlearn.batches import Batch, Floats, Sequences
 from everlearn.encoders import Encoder
 from everlearn.methods.base import Observations, Parts
-from everlearn.methods.network import Network, Weights
+from everlearn.methods.network import Network, Weights, in_evaluation
 from everlearn.methods.replay import SparseReplay
 from everlearn.transfer import on_device
 
@@ -72,7 +72,7 @@ class EAEMR(SparseReplay):
         """Fit the aligner to lead these examples' features to the stored ones; how far they were apart before."""
         sequences, rows = self.problem.sequences(batch), self.problem.right_rows(batch)
         types = None if sequences.types is None else sequences.types.take(rows)
-        with torch.no_grad():
+        with torch.no_grad(), in_evaluation(self.network):
             now = self.network.encoder(Sequences(sequences.tokens.take(rows), types))
         then = torch.from_numpy(np.stack(stored)).to(now)
         aligner = self.network.aligner

@@ -33,6 +33,7 @@ class EMAR(SparseReplay):
     name = "emar"
     summary = "compares examples with label names, and at replays with prototypes of the memory"
     family = "relations"
+    replays_candidates = False
     test_cost = "prototypes from a few examples of each label, one pass"
 
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
@@ -79,10 +80,9 @@ class EMAR(SparseReplay):
         """By examples: each is compared once, with however many names."""
         return [(part, len(part) / len(batch)) for part in batch.split(self.config.micro_batch)]
 
-    @torch.no_grad()
-    def judge(self, batch: Batch) -> Judgement:
-        """What the names make of a batch."""
-        logits, targets = self._compared(self.network, batch)
+    def judge_part(self, part: Batch) -> Judgement:
+        """What the names make of examples."""
+        logits, targets = self._compared(self.network, part)
         losses = functional.cross_entropy(logits, targets, reduction="none")
         return Judgement(losses.cpu().numpy(), (logits.argmax(dim=1) == targets).cpu().numpy())
 

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 
 from everlearn.batches import Batch
 from everlearn.memory import Judgement
 from everlearn.methods.base import Method, MethodConfig, Parts, Predictor
-from everlearn.methods.network import Network, NetworkPredictor, Weights
+from everlearn.methods.network import Network, NetworkPredictor, Weights, in_evaluation
 
 Gradients = list[torch.Tensor]
 """One tensor for each trained parameter, in the order of `Network.trained`."""
@@ -82,12 +83,17 @@ class GradientMethod(Method):
     @torch.no_grad()
     def judge(self, batch: Batch) -> Judgement:
         """What the slow weights make of a batch, for memory policies that ask."""
-        self.network.eval()
-        parts = [self.network(self.problem.sequences(part)) for part in batch.split(self.config.micro_batch)]
-        self.network.train()
-        logits = torch.cat(parts)
-        losses = self.problem.losses(logits, batch).float().cpu().numpy()
-        return Judgement(losses, self.problem.predict(logits, batch) == batch.labels)
+        with in_evaluation(self.network):
+            parts = [self.judge_part(part) for part in batch.split(self.config.micro_batch)]
+        return Judgement(
+            np.concatenate([part.losses for part in parts]), np.concatenate([part.right for part in parts])
+        )
+
+    def judge_part(self, part: Batch) -> Judgement:
+        """The same of examples that fit, by the network as it predicts."""
+        logits = self.network(self.problem.sequences(part))
+        losses = self.problem.losses(logits, part).float().cpu().numpy()
+        return Judgement(losses, self.problem.predict(logits, part) == part.labels)
 
     def grow(self) -> None:
         """Rows for new labels, in the head and in all that is kept for each of its rows."""

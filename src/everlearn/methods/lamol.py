@@ -17,7 +17,7 @@ from everlearn.memory import Judgement
 from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.gradient import GradientMethod
 from everlearn.methods.language import LanguageNetwork
-from everlearn.methods.network import Network, Weights
+from everlearn.methods.network import Network, Weights, in_evaluation
 from everlearn.methods.replay import Replay
 from everlearn.problems import Problem
 from everlearn.seeding import generator, generator_state, restore_generator
@@ -29,6 +29,7 @@ class LanguageMethod(GradientMethod):
     """Trains a language model where others train an encoder and a head."""
 
     family = "generative"
+    replays_candidates = False
     test_cost = "one pass and a few tokens of answer"
     network: LanguageNetwork
 
@@ -53,11 +54,10 @@ class LanguageMethod(GradientMethod):
         """By examples: a text is read once, however many candidates it has."""
         return [(part, len(part) / len(batch)) for part in batch.split(self.config.micro_batch)]
 
-    @torch.no_grad()
-    def judge(self, batch: Batch) -> Judgement:
+    def judge_part(self, part: Batch) -> Judgement:
         """How badly each answer was foreseen, and whether it is the one given."""
-        losses = self.network.answer_losses(batch.tokens, batch.labels).cpu().numpy()
-        return Judgement(losses, self.network.answers(batch.tokens, self.problem.choices(batch)) == batch.labels)
+        losses = self.network.answer_losses(part.tokens, part.labels).cpu().numpy()
+        return Judgement(losses, self.network.answers(part.tokens, self.problem.choices(part)) == part.labels)
 
     def predictor(self) -> Predictor:
         """The model as it is now."""
@@ -101,10 +101,8 @@ class LAMOL(LanguageMethod):
         """Up to ⌊r · R_I⌋ examples of the model's own."""
         self.ledger.train.replays += 1
         self.ledger.train.examples_generated += self.size
-        self.network.eval()
-        written = self.network.write(self.size, int(self._writing.integers(2**62)))
-        self.network.train()
-        return written
+        with in_evaluation(self.network):
+            return self.network.write(self.size, int(self._writing.integers(2**62)))
 
     def state(self) -> dict[str, Any]:
         """With the count of steps."""

@@ -5,6 +5,7 @@ is the same for every example: there are no tasks to tell apart.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,8 @@ class LanguageNetwork(Network):
         # Three marks that no text contains.
         self.model.resize_token_embeddings(self._vocabulary + 3, mean_resizing=False)
         self.tokenizer = encoder.tokenizer
+        self.dtype = encoder.dtype
+        """What it computes in; its weights stay fp32."""
         self.name_labels(names)
         self.meter = Meter()
 
@@ -169,7 +172,9 @@ class LanguageNetwork(Network):
     def _losses(self, rows: Sequence[Sequence[int]], given: Sequence[int]) -> torch.Tensor:
         """For each row the mean loss of the tokens behind the first `given`."""
         ids, mask = self._padded(rows)
-        logits = self.model(input_ids=ids, attention_mask=mask).logits
+        with self._precision():
+            logits = self.model(input_ids=ids, attention_mask=mask).logits
+        logits = logits.to(self.model.dtype)  # a loss is as precise as the weights, whatever it was computed from
         self._count(int(mask.sum()), logits)
         known = torch.arange(ids.shape[1], device=ids.device) < torch.tensor(given, device=ids.device).unsqueeze(1)
         targets = ids.masked_fill(known | (mask == 0), IGNORED)[:, 1:]
@@ -181,12 +186,17 @@ class LanguageNetwork(Network):
     def _generate(self, ids: torch.Tensor, mask: torch.Tensor, longest: int, **how: Any) -> torch.Tensor:
         end = self.wording.end
         settings = {"do_sample": False, "eos_token_id": end, "pad_token_id": end, "max_new_tokens": longest, **how}
-        written: torch.Tensor = self.model.generate(input_ids=ids, attention_mask=mask, **settings)  # type: ignore[operator]
+        with self._precision():
+            written: torch.Tensor = self.model.generate(input_ids=ids, attention_mask=mask, **settings)  # type: ignore[operator]
         # Every token passes once, its past is kept; what stands behind the first END was never computed.
         new = written[:, ids.shape[1] :]
         before_end = ((new == end).cumsum(dim=1) == 0).sum()
         self.meter.tokens_forward += int(mask.sum() + before_end)
         return written
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        """Whatever is computed inside is computed in this network's precision."""
+        return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device.type, self.dtype)
 
     def _padded(self, rows: Sequence[Sequence[int]], left: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(map(len, rows))

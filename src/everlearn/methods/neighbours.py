@@ -14,8 +14,14 @@ class Neighbours:
     def __init__(self, keys: Floats) -> None:
         self._count = len(keys)
         keys = np.ascontiguousarray(keys, dtype=np.float32)
+        self._bytes = keys.nbytes
         self._faiss = importlib.util.find_spec("faiss") is not None
         self._index: Any = _faiss_index(keys) if self._faiss else _sklearn_index(keys)
+
+    @property
+    def bytes_kept(self) -> int:
+        """What the index's own copy of the keys takes up."""
+        return self._bytes
 
     def nearest(self, queries: Floats, count: int) -> tuple[Floats, Integers]:
         """For each query the distances to its nearest keys, no more than there are, and their places, nearest first."""

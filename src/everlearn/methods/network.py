@@ -1,5 +1,8 @@
 """The network every gradient method trains, an encoder under a head, and the predictor made from it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -46,6 +49,17 @@ class Network(nn.Module):
         for module in self.modules():
             if isinstance(module, Encoder):
                 module.meter = meter
+
+
+@contextmanager
+def in_evaluation(network: Network) -> Iterator[None]:
+    """Without dropout inside, whatever the network was doing before and goes on to do."""
+    training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(training)
 
 
 EXAMPLES_AT_ONCE = 2048

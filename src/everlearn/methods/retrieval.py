@@ -63,6 +63,11 @@ class Searched:
         self._memory = memory
         self._keyed: tuple[int, KeyedMemory] | None = None
 
+    @property
+    def bytes_kept(self) -> int:
+        """What the last index takes up, beside the memory that it is over."""
+        return self._keyed[1].index.bytes_kept if self._keyed else 0
+
     def now(self) -> KeyedMemory:
         """The memory as it is."""
         if self._keyed is None or self._keyed[0] != self._memory.changes:
