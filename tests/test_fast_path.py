@@ -3,7 +3,10 @@
 import copy
 import gc
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from torch.nn import functional
 
 from everlearn import transfer
 from everlearn.batches import Ragged, Sequences
-from everlearn.encoders import POOLINGS, Encoder, fast_path, in_place
+from everlearn.encoders import POOLINGS, Encoder, fast_path, graphs, in_place
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.in_place import GradientsInPlace
 from everlearn.encoders.packing import Shape, pack
@@ -275,9 +278,21 @@ def test_packed_tokens_positions_and_types():
     shape = Shape(tokens=7, sequences=4, longest=3)
     ids, positions, types = pack(given, shape, first_position=2)[:21].reshape(3, 7)
     assert ids[:4].tolist() == [7, 8, 9, 5]
-    assert positions.tolist() == [2, 3, 4, 2, 2, 3, 4]
+    assert positions.tolist() == [2, 3, 4, 2, 2, 2, 2]
     assert types.tolist() == [0, 1, 1, 0, 0, 0, 0]
     assert pack(given, shape, first_position=2)[21:].tolist() == [0, 3, 4, 7, 7]
+
+
+def test_positions_are_never_more_than_the_longest_sequence_needs():
+    """Room is rounded up to more positions than some encoders have, and an index beyond them ends a GPU's work."""
+    lengths = [130, 200]
+    shape = Shape.of(np.array(lengths)).rounded()
+    assert shape.longest > max(lengths)
+    left_over = shape.tokens - sum(lengths)
+    assert left_over > 0
+    positions = pack(Sequences(ragged(lengths)), shape, first_position=2)[shape.tokens : 2 * shape.tokens]
+    assert positions.max() == 2 + max(lengths) - 1
+    assert positions[-left_over:].tolist() == [2] * left_over
 
 
 # Gradients in place
@@ -412,6 +427,75 @@ def test_an_encoder_that_attends_its_own_way_is_found_out(monkeypatch: pytest.Mo
 
 
 # Recordings
+
+
+class Replayed:
+    """What a recording does, done anew: it reads what stands in its buffers at that moment, as a GPU would."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.replay = work
+        work()
+
+
+@pytest.fixture
+def recorded_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    """An encoder whose passes are recorded, without a GPU; threads change places whenever a buffer was filled."""
+
+    class Emulated:
+        record = staticmethod(Replayed)
+
+    def put(array: np.ndarray, tensor: torch.Tensor) -> None:
+        tensor.copy_(torch.from_numpy(array))
+        time.sleep(0.002)
+
+    monkeypatch.setattr(fast_path, "Recorder", Emulated)
+    monkeypatch.setattr(graphs, "put", put)
+    monkeypatch.setattr(fast_path, "RECORDING_DEVICES", ("cpu",))
+    encoder = tiny_encoder()
+    encoder.fast_path = FastPath(encoder.pooling, 0, torch.float32)
+    return encoder
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    """All at once; what goes wrong in one of them goes wrong here."""
+    with ThreadPoolExecutor(len(works)) as threads:
+        for done in [threads.submit(work) for work in works]:
+            done.result()
+
+
+def test_threads_that_share_a_recorded_encoder_get_their_own_features(recorded_on_the_cpu: Encoder):
+    fast, plain = recorded_on_the_cpu, tiny_encoder()
+
+    def predict(seed: int) -> None:
+        given = sequences(LENGTHS, seed)
+        with torch.no_grad():
+            expected = plain(given)
+            for _ in range(20):
+                torch.testing.assert_close(fast(given), expected, rtol=0, atol=1e-5)
+
+    in_threads(*(partial(predict, seed) for seed in range(3)))
+    assert fast.fast_path.recordings == 1
+
+
+def test_a_thread_that_predicts_does_not_disturb_one_that_learns(recorded_on_the_cpu: Encoder):
+    fast, plain = recorded_on_the_cpu, tiny_encoder()
+
+    def predict() -> None:
+        given = sequences(LENGTHS, seed=1)
+        with torch.no_grad():
+            expected = plain(given)
+            for _ in range(40):
+                torch.testing.assert_close(fast(given), expected, rtol=0, atol=1e-5)
+
+    def learn(seed: int) -> None:
+        given = sequences(LENGTHS, seed)
+        (expected,) = torch.autograd.grad(plain(given).square().sum(), plain.weights)
+        for _ in range(20):
+            (found,) = torch.autograd.grad(fast(given).square().sum(), fast.weights)
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+    in_threads(predict, partial(learn, 2), partial(learn, 3))
+    assert fast.fast_path.recordings == 2
 
 
 def test_queues_to_record_in_are_nobody_elses_until_they_are_let_go(monkeypatch: pytest.MonkeyPatch):

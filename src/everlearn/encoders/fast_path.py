@@ -5,6 +5,7 @@ optimisers need not know of it. Results equal those of the plain way up to round
 """
 
 import logging
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ LONGEST_RECORDED = 16384
 """Passes over more tokens keep the GPU busy without being recorded."""
 RECORDED_AFTER = 1
 """Recording takes longer than a few passes: a shape has to occur more often than this."""
+RECORDING_DEVICES = ("cuda",)
+"""Where passes can be recorded."""
 
 _log = logging.getLogger("everlearn")
 
@@ -38,6 +41,7 @@ class FastPath:
         self._first_position = first_position
         self._dtype = dtype
         self._passes: _Passes | None = None
+        self._one_at_a_time = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> "FastPath":
         """A copy of an encoder gets a twin and recordings of its own."""
@@ -52,14 +56,15 @@ class FastPath:
         self, skeleton: Skeleton, learned: torch.Tensor, kept: torch.Tensor, sequences: Sequences
     ) -> torch.Tensor:
         """One feature vector for each sequence, differentiable in the weights that learn."""
-        if self._passes is None:
-            twin = Twin(skeleton, learned, kept, self._pooling, self._dtype)
-            self._passes = _Passes(twin, self._first_position)
+        with self._one_at_a_time:
+            if self._passes is None:
+                twin = Twin(skeleton, learned, kept, self._pooling, self._dtype)
+                self._passes = _Passes(twin, self._first_position)
         if torch.is_grad_enabled() and learned.requires_grad:
             features: torch.Tensor = _Features.apply(self._passes, sequences, learned)  # type: ignore[no-untyped-call]
             return features
         with torch.no_grad():
-            return torch.cat(list(self._passes.forward(learned, sequences)))
+            return self._passes.forward(learned, sequences)
 
 
 class _Features(torch.autograd.Function):
@@ -92,21 +97,29 @@ class _Passes:
         self._first_position = first_position
         self._device = twin.learned.device
         self._gradient: torch.Tensor | None = None
-        self._records = self._device.type == "cuda"
+        self._records = self._device.type in RECORDING_DEVICES
         self._recorder: Recorder | None = None
         self._forward_passes: dict[Shape, ForwardPass] = {}
         self._full_passes: dict[Shape, FullPass] = {}
         self._occurred: Counter[tuple[str, Shape]] = Counter()
         self._pending: Callable[[], _BackwardPass | None] = lambda: None
         """A recorded pass that may still be gone back through: until then its weights and what it left stay as is."""
+        # Threads may predict with one encoder, and recordings read and write at fixed places. Going back takes no lock:
+        # no recording is replayed while a pass is pending, and autograd may go back in a thread that the holder of this
+        # lock waits for while it records.
+        self._one_at_a_time = threading.Lock()
 
     @property
     def recordings(self) -> int:
         """How many passes were recorded so far."""
         return len(self._forward_passes) + len(self._full_passes)
 
-    def forward(self, learned: torch.Tensor, sequences: Sequences) -> Iterator[torch.Tensor]:
-        """Features without a graph, piece by piece."""
+    def forward(self, learned: torch.Tensor, sequences: Sequences) -> torch.Tensor:
+        """Features without a graph."""
+        with self._one_at_a_time:
+            return torch.cat(list(self._forward_in_pieces(learned, sequences)))
+
+    def _forward_in_pieces(self, learned: torch.Tensor, sequences: Sequences) -> Iterator[torch.Tensor]:
         free = self._pending() is None
         weights = None if free else learned.to(self.twin.learned.dtype)
         if free:
@@ -124,6 +137,10 @@ class _Passes:
 
     def forward_for_backward(self, learned: torch.Tensor, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
         """Features, and what turns their gradient into that of the weights."""
+        with self._one_at_a_time:
+            return self._forward_for_backward(learned, sequences)
+
+    def _forward_for_backward(self, learned: torch.Tensor, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
         shape = Shape.of(sequences.tokens.lengths)
         self._record("full", self._record_full, shape.rounded(), sequences)
         recorded = self._full_passes.get(shape.rounded())
