@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -509,6 +510,80 @@ def test_queues_to_record_in_are_nobody_elses_until_they_are_let_go(monkeypatch:
         transfer.RecordingQueue()
     let_go = queues.pop(5).stream
     assert transfer.RecordingQueue().stream == let_go
+
+
+def fails_at_once(work: Callable[[], None]) -> None:
+    raise RuntimeError
+
+
+def test_a_copy_of_an_encoder_that_cannot_be_recorded_does_not_try_again(
+    recorded_on_the_cpu: Encoder, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    encoder = recorded_on_the_cpu
+    monkeypatch.setattr(fast_path.Recorder, "record", staticmethod(fails_at_once))
+    # The trial finds it out; what uses the encoder afterwards, and copies of it and of copies, go on without.
+    encoder.fast_path = working_fast_path(encoder, 0)
+    assert encoder.fast_path is not None
+    for used in (encoder, copy.deepcopy(encoder), copy.deepcopy(copy.deepcopy(encoder))):
+        for _ in range(3):
+            used(sequences(LENGTHS)).sum().backward()
+        assert used.fast_path.recordings == 0
+    notices = [record.getMessage() for record in caplog.records]
+    assert notices == ["this encoder goes on without CUDA graphs (RuntimeError)"]
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_after_a_failed_recording_the_device_can_still_be_used(broken: bool, monkeypatch: pytest.MonkeyPatch):
+    """Where its end fails as well, PyTorch is told that it is over; the error is the first one in either case."""
+    done = []
+
+    class Generator(torch.Generator):
+        def graphsafe_get_state(self) -> torch.Generator:
+            return self
+
+        def graphsafe_set_state(self, state: torch.Generator) -> torch.Generator:
+            done.append(("generator", state.initial_seed()))
+            return self
+
+    class Graph:
+        def capture_begin(self, **_: Any) -> None:
+            done.append("begun")
+
+        def capture_end(self) -> None:
+            done.append("ended")
+            if broken:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    class Queue:
+        def __init__(self) -> None:
+            self.stream = self
+
+        def wait_stream(self, other: object) -> None:
+            pass
+
+    def work() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphs, "RecordingQueue", Queue)
+    replaced = {
+        "CUDAGraph": Graph,
+        "graph_pool_handle": lambda: (0, 1),
+        "current_stream": Queue,
+        "stream": lambda stream: nullcontext(),
+        "current_device": lambda: 0,
+        "default_generators": (Generator("cpu").manual_seed(7),),
+    }
+    for name, value in replaced.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch, "Generator", Generator)
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        told = partial(lambda name, device, pool: done.append((name, device, pool)), name)
+        monkeypatch.setattr(torch._C, name, told, raising=False)
+    with pytest.raises(RuntimeError, match="not permitted when stream is capturing"):
+        graphs.Recorder().record(work)
+    mended = [("_cuda_endAllocateToPool", 0, (0, 1)), ("_cuda_releasePool", 0, (0, 1)), ("generator", 7)]
+    assert done == ["begun", "ended", *(mended if broken else [])]
+    assert gc.isenabled()
 
 
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")

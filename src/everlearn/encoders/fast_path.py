@@ -19,6 +19,7 @@ from everlearn.encoders.flat import Skeleton
 from everlearn.encoders.graphs import ForwardPass, FullPass, Recorder
 from everlearn.encoders.packing import Packed, Shape, pack
 from everlearn.encoders.twin import Twin
+from everlearn.errors import first_line
 from everlearn.transfer import on_device
 
 TOKENS_AT_ONCE = 65536
@@ -36,16 +37,20 @@ _log = logging.getLogger("everlearn")
 class FastPath:
     """Features of sequences, computed by a twin of the encoder, which is made when it is first needed."""
 
-    def __init__(self, pooling: str, first_position: int, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self, pooling: str, first_position: int, dtype: torch.dtype = torch.bfloat16, recordable: bool = True
+    ) -> None:
         self._pooling = pooling
         self._first_position = first_position
         self._dtype = dtype
+        self._recordable = recordable
         self._passes: _Passes | None = None
         self._one_at_a_time = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> "FastPath":
-        """A copy of an encoder gets a twin and recordings of its own."""
-        return FastPath(self._pooling, self._first_position, self._dtype)
+        """A copy of an encoder gets a twin and recordings of its own, unless recording has failed already."""
+        recordable = self._passes.recordable if self._passes else self._recordable
+        return FastPath(self._pooling, self._first_position, self._dtype, recordable)
 
     @property
     def recordings(self) -> int:
@@ -59,7 +64,7 @@ class FastPath:
         with self._one_at_a_time:
             if self._passes is None:
                 twin = Twin(skeleton, learned, kept, self._pooling, self._dtype)
-                self._passes = _Passes(twin, self._first_position)
+                self._passes = _Passes(twin, self._first_position, self._recordable)
         if torch.is_grad_enabled() and learned.requires_grad:
             features: torch.Tensor = _Features.apply(self._passes, sequences, learned)  # type: ignore[no-untyped-call]
             return features
@@ -92,12 +97,13 @@ class _BackwardPass:
 class _Passes:
     """Passes through a twin: recorded ones for shapes that come again, plain ones for the rest."""
 
-    def __init__(self, twin: Twin, first_position: int) -> None:
+    def __init__(self, twin: Twin, first_position: int, recordable: bool) -> None:
         self.twin = twin
         self._first_position = first_position
         self._device = twin.learned.device
         self._gradient: torch.Tensor | None = None
-        self._records = self._device.type in RECORDING_DEVICES
+        self.recordable = recordable
+        """False once recording has failed."""
         self._recorder: Recorder | None = None
         self._forward_passes: dict[Shape, ForwardPass] = {}
         self._full_passes: dict[Shape, FullPass] = {}
@@ -166,16 +172,16 @@ class _Passes:
         """Record a pass over this shape if it keeps occurring, and if this encoder can be recorded."""
         self._occurred[kind, shape] += 1
         wanted = self._occurred[kind, shape] == 1 + RECORDED_AFTER and shape.tokens <= LONGEST_RECORDED
-        if not (wanted and self._records):
+        if not (wanted and self.recordable and self._device.type in RECORDING_DEVICES):
             return
         try:
             self._recorder = self._recorder or Recorder()
             record(self._recorder, self._packed(sequences, shape))
         except (RuntimeError, TypeError, ValueError) as error:
-            self._records = False
+            self.recordable = False
             self._forward_passes.clear()
             self._full_passes.clear()
-            _log.warning("this encoder goes on without CUDA graphs (%s)", str(error).splitlines()[0])
+            _log.warning("this encoder goes on without CUDA graphs (%s)", first_line(error))
 
     def _record_forward(self, recorder: Recorder, example: Packed) -> None:
         self._forward_passes[example.shape] = ForwardPass(self.twin, example, recorder)
