@@ -365,6 +365,26 @@ def test_the_projection_takes_away_what_points_against_the_reference():
     assert projected[1].tolist() == [[0.0]]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_projection_is_to_the_last_bit_what_the_paper_s_case_distinction_makes(seed: int):
+    generator = torch.Generator().manual_seed(seed)
+    gradient, reference = ([torch.randn(shape, generator=generator) for shape in ((7, 3), (5,))] for _ in range(2))
+    product, square = (
+        torch.stack([(a * b).sum() for a, b in zip(reference, others, strict=True)]).sum()
+        for others in (gradient, reference)
+    )
+    projected, violated = project(gradient, reference)
+    assert bool(violated) == bool(product < 0)
+    expected = [g - (product / square) * r if product < 0 else g for g, r in zip(gradient, reference, strict=True)]
+    assert all(torch.equal(found, wanted) for found, wanted in zip(projected, expected, strict=True))
+
+
+def test_a_reference_of_nothing_but_zeros_leaves_the_gradient():
+    projected, violated = project([torch.tensor([1.0, -2.0])], [torch.zeros(2)])
+    assert not violated
+    assert projected[0].tolist() == [1.0, -2.0]
+
+
 @pytest.mark.parametrize("gradient", [[1.0, 2.0], [1.0, 0.0]])
 def test_a_gradient_that_does_not_hurt_the_memory_stays_as_it_is(gradient: list[float]):
     projected, violated = project([torch.tensor(gradient)], [torch.tensor([0.0, 1.0])])
