@@ -3,7 +3,11 @@
 import copy
 import gc
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,7 @@ from torch.nn import functional
 
 from everlearn import transfer
 from everlearn.batches import Ragged, Sequences
-from everlearn.encoders import POOLINGS, Encoder, fast_path, in_place
+from everlearn.encoders import POOLINGS, Encoder, fast_path, graphs, in_place
 from everlearn.encoders.fast_path import FastPath
 from everlearn.encoders.in_place import GradientsInPlace
 from everlearn.encoders.packing import Shape, pack
@@ -275,9 +279,21 @@ def test_packed_tokens_positions_and_types():
     shape = Shape(tokens=7, sequences=4, longest=3)
     ids, positions, types = pack(given, shape, first_position=2)[:21].reshape(3, 7)
     assert ids[:4].tolist() == [7, 8, 9, 5]
-    assert positions.tolist() == [2, 3, 4, 2, 2, 3, 4]
+    assert positions.tolist() == [2, 3, 4, 2, 2, 2, 2]
     assert types.tolist() == [0, 1, 1, 0, 0, 0, 0]
     assert pack(given, shape, first_position=2)[21:].tolist() == [0, 3, 4, 7, 7]
+
+
+def test_positions_are_never_more_than_the_longest_sequence_needs():
+    """Room is rounded up to more positions than some encoders have, and an index beyond them ends a GPU's work."""
+    lengths = [130, 200]
+    shape = Shape.of(np.array(lengths)).rounded()
+    assert shape.longest > max(lengths)
+    left_over = shape.tokens - sum(lengths)
+    assert left_over > 0
+    positions = pack(Sequences(ragged(lengths)), shape, first_position=2)[shape.tokens : 2 * shape.tokens]
+    assert positions.max() == 2 + max(lengths) - 1
+    assert positions[-left_over:].tolist() == [2] * left_over
 
 
 # Gradients in place
@@ -414,6 +430,75 @@ def test_an_encoder_that_attends_its_own_way_is_found_out(monkeypatch: pytest.Mo
 # Recordings
 
 
+class Replayed:
+    """What a recording does, done anew: it reads what stands in its buffers at that moment, as a GPU would."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.replay = work
+        work()
+
+
+@pytest.fixture
+def recorded_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    """An encoder whose passes are recorded, without a GPU; threads change places whenever a buffer was filled."""
+
+    class Emulated:
+        record = staticmethod(Replayed)
+
+    def put(array: np.ndarray, tensor: torch.Tensor) -> None:
+        tensor.copy_(torch.from_numpy(array))
+        time.sleep(0.002)
+
+    monkeypatch.setattr(fast_path, "Recorder", Emulated)
+    monkeypatch.setattr(graphs, "put", put)
+    monkeypatch.setattr(fast_path, "RECORDING_DEVICES", ("cpu",))
+    encoder = tiny_encoder()
+    encoder.fast_path = FastPath(encoder.pooling, 0, torch.float32)
+    return encoder
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    """All at once; what goes wrong in one of them goes wrong here."""
+    with ThreadPoolExecutor(len(works)) as threads:
+        for done in [threads.submit(work) for work in works]:
+            done.result()
+
+
+def test_threads_that_share_a_recorded_encoder_get_their_own_features(recorded_on_the_cpu: Encoder):
+    fast, plain = recorded_on_the_cpu, tiny_encoder()
+
+    def predict(seed: int) -> None:
+        given = sequences(LENGTHS, seed)
+        with torch.no_grad():
+            expected = plain(given)
+            for _ in range(20):
+                torch.testing.assert_close(fast(given), expected, rtol=0, atol=1e-5)
+
+    in_threads(*(partial(predict, seed) for seed in range(3)))
+    assert fast.fast_path.recordings == 1
+
+
+def test_a_thread_that_predicts_does_not_disturb_one_that_learns(recorded_on_the_cpu: Encoder):
+    fast, plain = recorded_on_the_cpu, tiny_encoder()
+
+    def predict() -> None:
+        given = sequences(LENGTHS, seed=1)
+        with torch.no_grad():
+            expected = plain(given)
+            for _ in range(40):
+                torch.testing.assert_close(fast(given), expected, rtol=0, atol=1e-5)
+
+    def learn(seed: int) -> None:
+        given = sequences(LENGTHS, seed)
+        (expected,) = torch.autograd.grad(plain(given).square().sum(), plain.weights)
+        for _ in range(20):
+            (found,) = torch.autograd.grad(fast(given).square().sum(), fast.weights)
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+    in_threads(predict, partial(learn, 2), partial(learn, 3))
+    assert fast.fast_path.recordings == 2
+
+
 def test_queues_to_record_in_are_nobody_elses_until_they_are_let_go(monkeypatch: pytest.MonkeyPatch):
     made = []
     monkeypatch.setattr(torch.cuda, "Stream", lambda priority: made.append(priority) or f"queue {len(made)}")
@@ -425,6 +510,80 @@ def test_queues_to_record_in_are_nobody_elses_until_they_are_let_go(monkeypatch:
         transfer.RecordingQueue()
     let_go = queues.pop(5).stream
     assert transfer.RecordingQueue().stream == let_go
+
+
+def fails_at_once(work: Callable[[], None]) -> None:
+    raise RuntimeError
+
+
+def test_a_copy_of_an_encoder_that_cannot_be_recorded_does_not_try_again(
+    recorded_on_the_cpu: Encoder, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    encoder = recorded_on_the_cpu
+    monkeypatch.setattr(fast_path.Recorder, "record", staticmethod(fails_at_once))
+    # The trial finds it out; what uses the encoder afterwards, and copies of it and of copies, go on without.
+    encoder.fast_path = working_fast_path(encoder, 0)
+    assert encoder.fast_path is not None
+    for used in (encoder, copy.deepcopy(encoder), copy.deepcopy(copy.deepcopy(encoder))):
+        for _ in range(3):
+            used(sequences(LENGTHS)).sum().backward()
+        assert used.fast_path.recordings == 0
+    notices = [record.getMessage() for record in caplog.records]
+    assert notices == ["this encoder goes on without CUDA graphs (RuntimeError)"]
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_after_a_failed_recording_the_device_can_still_be_used(broken: bool, monkeypatch: pytest.MonkeyPatch):
+    """Where its end fails as well, PyTorch is told that it is over; the error is the first one in either case."""
+    done = []
+
+    class Generator(torch.Generator):
+        def graphsafe_get_state(self) -> torch.Generator:
+            return self
+
+        def graphsafe_set_state(self, state: torch.Generator) -> torch.Generator:
+            done.append(("generator", state.initial_seed()))
+            return self
+
+    class Graph:
+        def capture_begin(self, **_: Any) -> None:
+            done.append("begun")
+
+        def capture_end(self) -> None:
+            done.append("ended")
+            if broken:
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    class Queue:
+        def __init__(self) -> None:
+            self.stream = self
+
+        def wait_stream(self, other: object) -> None:
+            pass
+
+    def work() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphs, "RecordingQueue", Queue)
+    replaced = {
+        "CUDAGraph": Graph,
+        "graph_pool_handle": lambda: (0, 1),
+        "current_stream": Queue,
+        "stream": lambda stream: nullcontext(),
+        "current_device": lambda: 0,
+        "default_generators": (Generator("cpu").manual_seed(7),),
+    }
+    for name, value in replaced.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(torch, "Generator", Generator)
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        told = partial(lambda name, device, pool: done.append((name, device, pool)), name)
+        monkeypatch.setattr(torch._C, name, told, raising=False)
+    with pytest.raises(RuntimeError, match="not permitted when stream is capturing"):
+        graphs.Recorder().record(work)
+    mended = [("_cuda_endAllocateToPool", 0, (0, 1)), ("_cuda_releasePool", 0, (0, 1)), ("generator", 7)]
+    assert done == ["begun", "ended", *(mended if broken else [])]
+    assert gc.isenabled()
 
 
 @pytest.mark.skipif(not CUDA, reason="needs a GPU")

@@ -158,7 +158,8 @@ EXPECTED = {
     "a-gem": Expected(12, replays=3, reads=24, writes=48, learns_with={"lr": 3e-3}),
     "maml-er": Expected(**META, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
     "oml-er": Expected(**META, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
-    "anml-er": Expected(**META, beside=GATE, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
+    # At 5e-3 one seed in twenty breaks down, and rounding decides which.
+    "anml-er": Expected(**META, beside=GATE, learns_with={"meta_lr": 3e-3, "inner_lr": 0.02}),
     # Without replay every episode takes three batches.
     "oml": Expected(**WITHOUT_REPLAY, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),
     "anml": Expected(**WITHOUT_REPLAY, beside=GATE, learns_with={"meta_lr": 5e-3, "inner_lr": 0.02}),

@@ -18,15 +18,17 @@ from torch.nn import functional
 from everlearn.batches import Batch
 from everlearn.ledger import Meter
 from everlearn.methods.a_gem import project
-from everlearn.methods.anml_er import ANMLER, ModulatedNetwork
+from everlearn.methods.anml_er import ANMLER, ModulatedNetwork, Neuromodulator
+from everlearn.methods.maml_er import MAMLER
 from everlearn.methods.meta import sgd_step
-from everlearn.problems import Classification
+from everlearn.problems import Classification, Ranking
 from support import (
     MethodFactory,
     assert_same_state,
     assert_same_weights,
     feed,
     labelled_texts,
+    small_ranking_benchmark,
     tiny_encoder,
     tokenised,
     weights_of,
@@ -264,6 +266,34 @@ def test_the_frozen_encoder_never_drops_anything_out(make_method: MethodFactory,
     assert not torch.equal(method.network.encoder(sequences), method.network.encoder(sequences))
 
 
+@pytest.mark.parametrize("ranks", [False, True])
+def test_the_frozen_encoder_reads_a_support_set_once(
+    ranks: bool, make_method: MethodFactory, batches: list[Batch], monkeypatch: pytest.MonkeyPatch
+):
+    """And the inner loop leads where it leads batch by batch, at the same cost in tokens."""
+    method, support = make_method("anml-er", **SMALL), batches[:3]
+    if ranks:
+        benchmark, tokenizer = small_ranking_benchmark(), method.network.encoder.tokenizer
+        problem = Ranking(benchmark.labels, tokenizer)
+        method = make_method("anml-er", problem=problem, **SMALL)
+        support = list(problem.tokenise(benchmark.tasks[0].train[:12], tokenizer).split(5))
+    exact(method)
+    reads, read = [], Neuromodulator.read
+    monkeypatch.setattr(Neuromodulator, "read", lambda self, texts: (reads.append(len(texts)), read(self, texts))[1])
+    meter = method.network.encoder.meter
+    costs, found = [], []
+    for adapt in (MAMLER.adapt, ANMLER.adapt):
+        before = copy.deepcopy(meter)
+        found.append(adapt(method, method.network, support, meter))
+        fields = ("tokens_forward", "tokens_backward", "inner_steps")
+        costs.append([getattr(meter, field) - getattr(before, field) for field in fields])
+    rows = [method.problem.rows(batch) for batch in support]
+    assert reads == [*rows, sum(rows)]
+    assert costs[0] == costs[1]
+    assert_same_weights(found[1], found[0], 1e-9)
+    assert not any(name.startswith("modulator.") for name in found[1])
+
+
 def test_anml_without_neuromodulation_is_maml(make_method: MethodFactory, batches: list[Batch]):
     maml = make_method("maml-er", **SMALL)
     anml = make_method("anml-er", neuromodulation=False, **SMALL)
@@ -333,6 +363,26 @@ def test_the_projection_takes_away_what_points_against_the_reference():
     assert violated
     assert projected[0].tolist() == [3.0, 0.0]
     assert projected[1].tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_projection_is_to_the_last_bit_what_the_paper_s_case_distinction_makes(seed: int):
+    generator = torch.Generator().manual_seed(seed)
+    gradient, reference = ([torch.randn(shape, generator=generator) for shape in ((7, 3), (5,))] for _ in range(2))
+    product, square = (
+        torch.stack([(a * b).sum() for a, b in zip(reference, others, strict=True)]).sum()
+        for others in (gradient, reference)
+    )
+    projected, violated = project(gradient, reference)
+    assert bool(violated) == bool(product < 0)
+    expected = [g - (product / square) * r if product < 0 else g for g, r in zip(gradient, reference, strict=True)]
+    assert all(torch.equal(found, wanted) for found, wanted in zip(projected, expected, strict=True))
+
+
+def test_a_reference_of_nothing_but_zeros_leaves_the_gradient():
+    projected, violated = project([torch.tensor([1.0, -2.0])], [torch.zeros(2)])
+    assert not violated
+    assert projected[0].tolist() == [1.0, -2.0]
 
 
 @pytest.mark.parametrize("gradient", [[1.0, 2.0], [1.0, 0.0]])

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -119,6 +120,28 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
     foreign, _ = make_sweep(tmp_path / "recipe.yaml", tmp_path / "full")
     with pytest.raises(UserError, match="holds other files"):
         foreign.carry_out()
+
+
+@pytest.mark.parametrize(
+    ("threads", "processes", "gpus", "tokenising"),
+    [(1, 4, 0, 1), (3, 4, 0, 3), (1, 1, 1, 16), (2, 4, 4, 4), (1, 32, 1, 1), (6, 4, 1, 6)],
+)
+def test_a_worker_tokenises_with_its_share_of_the_cores_where_a_gpu_waits_for_it(
+    threads, processes, gpus, tokenising, monkeypatch
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    assert local.tokenising_threads(threads, processes, gpus) == tokenising
+
+
+@pytest.mark.parametrize(("tokenising", "parallel"), [(1, "false"), (5, "true")])
+def test_a_worker_is_told_with_how_many_threads_it_tokenises(tokenising, parallel, tmp_path, monkeypatch):
+    shown = "import os, sys; print(*(os.environ[name] for name in sys.argv[1].split()), file=sys.stderr)"
+    names = "OMP_NUM_THREADS TOKENIZERS_PARALLELISM RAYON_NUM_THREADS"
+    monkeypatch.setattr(local, "WORKER", [sys.executable, "-c", shown, names])
+    worker = WorkerProcess(0, 2, tokenising, 1, 0, tmp_path, queue.Queue())
+    worker.fate()
+    worker.stop()
+    assert worker.log.read_text().split() == ["2", parallel, str(tokenising)]
 
 
 def test_a_run_whose_worker_is_killed_is_tried_again_from_its_checkpoint(tmp_path, monkeypatch):

@@ -8,6 +8,15 @@ class UserError(Exception):
     """Shown without a traceback; the command line exits with code 2."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; its kind where it says nothing.
+
+    >>> first_line(ValueError("no room\\nfor it")), first_line(RuntimeError())
+    ('no room', 'RuntimeError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the closest one that does.
 

@@ -15,7 +15,7 @@ class Screen:
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False)
-        self._quiet = quiet
+        self.quiet = quiet
 
     def say(self, text: str) -> None:
         """A line for the user."""
@@ -28,7 +28,7 @@ class Screen:
 
     def track(self, title: str, total: int | None, done: int) -> "Tracker":
         """Follow a run of `total` examples (None: nobody knows how many), `done` of which are behind it."""
-        return Tracker(self, title, total, done, bar=self.console.is_terminal and not self._quiet, mute=self._quiet)
+        return Tracker(self, title, total, done, bar=self.console.is_terminal and not self.quiet, mute=self.quiet)
 
 
 class Tracker:

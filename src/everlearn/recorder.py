@@ -3,7 +3,10 @@
 import contextlib
 import json
 import math
+from itertools import chain
 from typing import Any
+
+import torch
 
 from everlearn.errors import UserError
 from everlearn.events import EventFile
@@ -12,11 +15,16 @@ from everlearn.run_folder import RunFolder
 
 
 class Recorder:
-    """Averages what methods observe between two lines. Without a folder it only averages."""
+    """Averages what methods observe between two lines.
 
-    def __init__(self, folder: RunFolder | None, every: int) -> None:
+    Without a folder it writes nothing; where nobody is watching either, it does not wait for the device in order to
+    read, and only makes sure at evaluations that the numbers are still finite.
+    """
+
+    def __init__(self, folder: RunFolder | None, every: int, watched: bool = True) -> None:
         self._folder = folder
         self._every = every
+        self._wanted = watched or folder is not None
         self._pending: dict[str, list[Any]] = {}
         self._written_at = 0
         self._events: EventFile | None = None
@@ -25,7 +33,13 @@ class Recorder:
         """Note a step; every now and then the means since the last time, which are also written down."""
         for name, value in observations.items():
             self._pending.setdefault(name, []).append(value)
-        return self.settle(examples) if examples - self._written_at >= self._every else None
+        if examples - self._written_at < self._every:
+            return None
+        if self._wanted:
+            return self.settle(examples)
+        # A sum is finite where all its parts are, and takes no room that grows with the stream.
+        self._pending, self._written_at = {name: [sum(values)] for name, values in self._pending.items()}, examples
+        return None
 
     def settle(self, examples: int) -> dict[str, float] | None:
         """The means of what is waiting, written down; None if nothing is."""
@@ -42,6 +56,8 @@ class Recorder:
 
     def evaluated(self, examples: int, evaluation: dict[str, Any]) -> None:
         """Write an evaluation down."""
+        if not self._wanted:
+            self.settle(examples)  # the device was waited for anyway
         scores = {f"accuracy/{task}": value for task, value in evaluation["per_task"].items()}
         self._write(examples, {"accuracy": evaluation["accuracy"], **scores})
 
@@ -72,8 +88,13 @@ class Recorder:
                 file.truncate(size)
 
     def _settled(self) -> dict[str, list[float]]:
-        """Plain numbers instead of tensors; this waits for the device."""
-        return {name: [float(value) for value in values] for name, values in self._pending.items()}
+        """Plain numbers instead of tensors; this waits for the device, once."""
+        tensors = [value for value in chain(*self._pending.values()) if isinstance(value, torch.Tensor)]
+        read = iter(torch.stack(tensors).tolist() if tensors else ())
+        return {
+            name: [next(read) if isinstance(value, torch.Tensor) else float(value) for value in values]
+            for name, values in self._pending.items()
+        }
 
     def _write(self, examples: int, numbers: dict[str, float]) -> None:
         if self._folder is None:

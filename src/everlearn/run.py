@@ -51,7 +51,7 @@ def run(
     screen.say_all(experiment.notes)
     if profiled and experiment.device.type == "cuda":
         experiment.ledger.train.settle = partial(torch.cuda.synchronize, experiment.device)
-    recorder = Recorder(folder, config.run.log_every)
+    recorder = Recorder(folder, config.run.log_every, watched=not screen.quiet)
     if folder:
         folder.create(config)
         _resume(folder, experiment, recorder, screen)

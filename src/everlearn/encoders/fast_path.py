@@ -5,6 +5,7 @@ optimisers need not know of it. Results equal those of the plain way up to round
 """
 
 import logging
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from everlearn.encoders.flat import Skeleton
 from everlearn.encoders.graphs import ForwardPass, FullPass, Recorder
 from everlearn.encoders.packing import Packed, Shape, pack
 from everlearn.encoders.twin import Twin
+from everlearn.errors import first_line
 from everlearn.transfer import on_device
 
 TOKENS_AT_ONCE = 65536
@@ -26,6 +28,8 @@ LONGEST_RECORDED = 16384
 """Passes over more tokens keep the GPU busy without being recorded."""
 RECORDED_AFTER = 1
 """Recording takes longer than a few passes: a shape has to occur more often than this."""
+RECORDING_DEVICES = ("cuda",)
+"""Where passes can be recorded."""
 
 _log = logging.getLogger("everlearn")
 
@@ -33,15 +37,20 @@ _log = logging.getLogger("everlearn")
 class FastPath:
     """Features of sequences, computed by a twin of the encoder, which is made when it is first needed."""
 
-    def __init__(self, pooling: str, first_position: int, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self, pooling: str, first_position: int, dtype: torch.dtype = torch.bfloat16, recordable: bool = True
+    ) -> None:
         self._pooling = pooling
         self._first_position = first_position
         self._dtype = dtype
+        self._recordable = recordable
         self._passes: _Passes | None = None
+        self._one_at_a_time = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> "FastPath":
-        """A copy of an encoder gets a twin and recordings of its own."""
-        return FastPath(self._pooling, self._first_position, self._dtype)
+        """A copy of an encoder gets a twin and recordings of its own, unless recording has failed already."""
+        recordable = self._passes.recordable if self._passes else self._recordable
+        return FastPath(self._pooling, self._first_position, self._dtype, recordable)
 
     @property
     def recordings(self) -> int:
@@ -52,14 +61,15 @@ class FastPath:
         self, skeleton: Skeleton, learned: torch.Tensor, kept: torch.Tensor, sequences: Sequences
     ) -> torch.Tensor:
         """One feature vector for each sequence, differentiable in the weights that learn."""
-        if self._passes is None:
-            twin = Twin(skeleton, learned, kept, self._pooling, self._dtype)
-            self._passes = _Passes(twin, self._first_position)
+        with self._one_at_a_time:
+            if self._passes is None:
+                twin = Twin(skeleton, learned, kept, self._pooling, self._dtype)
+                self._passes = _Passes(twin, self._first_position, self._recordable)
         if torch.is_grad_enabled() and learned.requires_grad:
             features: torch.Tensor = _Features.apply(self._passes, sequences, learned)  # type: ignore[no-untyped-call]
             return features
         with torch.no_grad():
-            return torch.cat(list(self._passes.forward(learned, sequences)))
+            return self._passes.forward(learned, sequences)
 
 
 class _Features(torch.autograd.Function):
@@ -87,26 +97,35 @@ class _BackwardPass:
 class _Passes:
     """Passes through a twin: recorded ones for shapes that come again, plain ones for the rest."""
 
-    def __init__(self, twin: Twin, first_position: int) -> None:
+    def __init__(self, twin: Twin, first_position: int, recordable: bool) -> None:
         self.twin = twin
         self._first_position = first_position
         self._device = twin.learned.device
         self._gradient: torch.Tensor | None = None
-        self._records = self._device.type == "cuda"
+        self.recordable = recordable
+        """False once recording has failed."""
         self._recorder: Recorder | None = None
         self._forward_passes: dict[Shape, ForwardPass] = {}
         self._full_passes: dict[Shape, FullPass] = {}
         self._occurred: Counter[tuple[str, Shape]] = Counter()
         self._pending: Callable[[], _BackwardPass | None] = lambda: None
         """A recorded pass that may still be gone back through: until then its weights and what it left stay as is."""
+        # Threads may predict with one encoder, and recordings read and write at fixed places. Going back takes no lock:
+        # no recording is replayed while a pass is pending, and autograd may go back in a thread that the holder of this
+        # lock waits for while it records.
+        self._one_at_a_time = threading.Lock()
 
     @property
     def recordings(self) -> int:
         """How many passes were recorded so far."""
         return len(self._forward_passes) + len(self._full_passes)
 
-    def forward(self, learned: torch.Tensor, sequences: Sequences) -> Iterator[torch.Tensor]:
-        """Features without a graph, piece by piece."""
+    def forward(self, learned: torch.Tensor, sequences: Sequences) -> torch.Tensor:
+        """Features without a graph."""
+        with self._one_at_a_time:
+            return torch.cat(list(self._forward_in_pieces(learned, sequences)))
+
+    def _forward_in_pieces(self, learned: torch.Tensor, sequences: Sequences) -> Iterator[torch.Tensor]:
         free = self._pending() is None
         weights = None if free else learned.to(self.twin.learned.dtype)
         if free:
@@ -124,6 +143,10 @@ class _Passes:
 
     def forward_for_backward(self, learned: torch.Tensor, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
         """Features, and what turns their gradient into that of the weights."""
+        with self._one_at_a_time:
+            return self._forward_for_backward(learned, sequences)
+
+    def _forward_for_backward(self, learned: torch.Tensor, sequences: Sequences) -> tuple[torch.Tensor, _BackwardPass]:
         shape = Shape.of(sequences.tokens.lengths)
         self._record("full", self._record_full, shape.rounded(), sequences)
         recorded = self._full_passes.get(shape.rounded())
@@ -149,16 +172,16 @@ class _Passes:
         """Record a pass over this shape if it keeps occurring, and if this encoder can be recorded."""
         self._occurred[kind, shape] += 1
         wanted = self._occurred[kind, shape] == 1 + RECORDED_AFTER and shape.tokens <= LONGEST_RECORDED
-        if not (wanted and self._records):
+        if not (wanted and self.recordable and self._device.type in RECORDING_DEVICES):
             return
         try:
             self._recorder = self._recorder or Recorder()
             record(self._recorder, self._packed(sequences, shape))
         except (RuntimeError, TypeError, ValueError) as error:
-            self._records = False
+            self.recordable = False
             self._forward_passes.clear()
             self._full_passes.clear()
-            _log.warning("this encoder goes on without CUDA graphs (%s)", str(error).splitlines()[0])
+            _log.warning("this encoder goes on without CUDA graphs (%s)", first_line(error))
 
     def _record_forward(self, recorder: Recorder, example: Packed) -> None:
         self._forward_passes[example.shape] = ForwardPass(self.twin, example, recorder)

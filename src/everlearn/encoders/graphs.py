@@ -3,7 +3,7 @@
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -27,12 +27,14 @@ class Recorder:
         graph, stream = torch.cuda.CUDAGraph(), self._queue.stream
         stream.wait_stream(torch.cuda.current_stream())
         with _undisturbed(), torch.cuda.stream(stream):
-            # Other threads may go on using the device meanwhile.
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
+                # Other threads may go on using the device meanwhile.
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 work()
-            finally:
                 graph.capture_end()
+            except BaseException:
+                _give_up(graph, self._pool)
+                raise
         torch.cuda.current_stream().wait_stream(stream)
         return Recording(graph, self._queue)
 
@@ -47,6 +49,29 @@ class Recording:
     def replay(self) -> None:
         """Do what was recorded."""
         self._graph.replay()
+
+
+def _give_up(graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
+    """End a recording that failed, so that the device can go on being used without recordings.
+
+    Where the end of a recording fails too, PyTorch's allocator and its generator still take it to be under way: the one
+    would give nothing back from then on, the other would draw no more numbers.
+    """
+    with suppress(RuntimeError):
+        graph.capture_end()
+        return
+    device = torch.cuda.current_device()
+    # What `torch.cuda.use_mem_pool` calls at its end; there is no other way to tell the allocator.
+    if hasattr(torch._C, "_cuda_endAllocateToPool") and hasattr(torch._C, "_cuda_releasePool"):
+        with suppress(RuntimeError):
+            torch._C._cuda_endAllocateToPool(device, pool)
+            torch._C._cuda_releasePool(device, pool)
+    generator = torch.cuda.default_generators[device]
+    if hasattr(generator, "graphsafe_set_state"):
+        with suppress(RuntimeError):
+            fresh = torch.Generator(generator.device)
+            fresh.set_state(generator.get_state())
+            generator.graphsafe_set_state(fresh.graphsafe_get_state())
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def pack(sequences: Sequences, shape: Shape, first_position: int) -> Integers:
     real = len(sequences.tokens.values)
     ids[:real] = sequences.tokens.values
     positions[:real] = sequences.tokens.positions()
-    positions[real:] = np.arange(shape.tokens - real) % shape.longest
+    # Tokens that are left over all stand at the first position: the shape is longer than some encoders have positions.
     positions += first_position
     if sequences.types is not None:
         types[:real] = sequences.types.values

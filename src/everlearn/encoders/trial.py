@@ -1,5 +1,6 @@
 """Whether an encoder can go the fast way: it is tried out, for models differ in what they pass on and ignore."""
 
+import copy
 import logging
 from collections.abc import Callable, Mapping
 
@@ -9,6 +10,7 @@ from torch.nn.functional import cosine_similarity
 from everlearn.batches import Sequences
 from everlearn.encoders.encoder import Encoder
 from everlearn.encoders.fast_path import FastPath
+from everlearn.errors import first_line
 
 TIMES = 3
 """At first a pass is carried out plainly, then it is recorded, then replayed."""
@@ -23,16 +25,13 @@ TEXTS = ("a text to try it with", "and another one, which is a little longer", "
 
 def working_fast_path(encoder: Encoder, first_position: int) -> FastPath | None:
     """The fast path of this encoder, if it leads where the plain one does."""
-
-    def fast_path() -> FastPath:
-        return FastPath(encoder.pooling, first_position, encoder.dtype)
-
+    tried = FastPath(encoder.pooling, first_position, encoder.dtype)
     try:
-        problem = _difference(encoder, fast_path())
+        problem = _difference(encoder, tried)
     except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, ImportError) as error:
-        problem = (str(error).splitlines() or [type(error).__name__])[0]
+        problem = first_line(error)
     if problem is None:
-        return fast_path()  # a fresh one: what was recorded for the trial never comes again
+        return copy.deepcopy(tried)  # what was recorded for the trial never comes again
     logging.getLogger("everlearn").warning("this encoder takes the plain, slower path (%s)", problem)
     return None
 

@@ -23,24 +23,26 @@ class AGEM(SparseReplay):
         if replayed is not None:
             _, reference = self.gradient(replayed, replayed=True)
             gradients, violated = project(gradients, reference)
-            observations["violation"] = float(violated)
+            observations["violation"] = violated.float()
         self.memory.write(batch)
         self.update(gradients, replayed=replayed is not None)
         return observations
 
 
-def project(gradients: Gradients, reference: Gradients) -> tuple[Gradients, bool]:
+def project(gradients: Gradients, reference: Gradients) -> tuple[Gradients, torch.Tensor]:
     """g − (g·r / r·r) r where g·r < 0, all parameters taken as one vector; and whether that was so.
+
+    Nothing is asked of the device, which would have to be waited for: it chooses by itself.
 
     >>> g, r = [torch.tensor([1.0, -2.0])], [torch.tensor([0.0, 1.0])]
     >>> project(g, r)
-    ([tensor([1., 0.])], True)
+    ([tensor([1., 0.])], tensor(True))
     """
     product = _dot(gradients, reference)
-    if product >= 0:
-        return gradients, False
-    scale = product / _dot(reference, reference)
-    return [g - scale * r for g, r in zip(gradients, reference, strict=True)], True
+    scale, stays = product / _dot(reference, reference), product >= 0
+    pairs = zip(gradients, reference, strict=True)
+    # Where the reference is zero, what is not chosen is not a number.
+    return [torch.where(stays, g, g - scale * r) for g, r in pairs], ~stays
 
 
 def _dot(a: Gradients, b: Gradients) -> torch.Tensor:

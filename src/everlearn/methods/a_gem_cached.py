@@ -31,7 +31,7 @@ class CachedAGEM(SparseReplay):
         observations: dict[str, float | torch.Tensor] = {"loss": loss}
         if self.reference:
             gradients, violated = project(gradients, self.reference)
-            observations["violation"] = float(violated)
+            observations["violation"] = violated.float()
         self.memory.write(batch)
         self.update(gradients, replayed=replayed is not None)
         return observations

@@ -5,14 +5,18 @@ pre-trained encoder under two trained layers, gates its features and is learned 
 """
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from everlearn.batches import Batch, Sequences
 from everlearn.encoders import Encoder
+from everlearn.ledger import Meter
 from everlearn.methods.base import Parts
 from everlearn.methods.maml_er import MAMLER
+from everlearn.methods.meta import sgd_step
 from everlearn.methods.network import Network, Weights
 
 
@@ -25,11 +29,15 @@ class Neuromodulator(nn.Module):
         width = encoder.width
         self.gate = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.Sigmoid())
 
-    def forward(self, sequences: Sequences) -> torch.Tensor:
-        """The gating signal."""
-        with torch.no_grad():
-            features = self.encoder(sequences)
-        gate: torch.Tensor = self.gate(features)
+    @torch.no_grad()
+    def read(self, sequences: Sequences) -> torch.Tensor:
+        """What the frozen encoder makes of texts: it never changes."""
+        features: torch.Tensor = self.encoder(sequences)
+        return features
+
+    def forward(self, sequences: Sequences, read: torch.Tensor | None = None) -> torch.Tensor:
+        """The gating signal; where it is known what was `read` of the texts, they are not read again."""
+        gate: torch.Tensor = self.gate(self.read(sequences) if read is None else read)
         return gate
 
     def train(self, mode: bool = True) -> "Neuromodulator":
@@ -46,13 +54,18 @@ class ModulatedNetwork(Network):
         super().__init__(encoder, head)
         self.modulator = Neuromodulator(encoder).to(encoder.device)
 
-    def features(self, sequences: Sequences) -> torch.Tensor:
+    def features(self, sequences: Sequences, read: torch.Tensor | None = None) -> torch.Tensor:
         """The encoder's features, gated."""
-        return self.signals(sequences)["after"]
+        return self.signals(sequences, read)["after"]
 
-    def signals(self, sequences: Sequences) -> Weights:
+    def forward(self, sequences: Sequences, read: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits."""
+        logits: torch.Tensor = self.head(self.features(sequences, read))
+        return logits
+
+    def signals(self, sequences: Sequences, read: torch.Tensor | None = None) -> Weights:
         """The features before the gate, the gate, and the features after it."""
-        before, gate = self.encoder(sequences), self.modulator(sequences)
+        before, gate = self.encoder(sequences), self.modulator(sequences, read)
         return {"before": before, "gate": gate, "after": before * gate}
 
 
@@ -67,6 +80,19 @@ class ANMLER(MAMLER):
         if not self.config.neuromodulation:
             return super().build_network(parts)
         return ModulatedNetwork(parts.encoder, parts.problem.head(parts.encoder.width))
+
+    def adapt(self, network: Network, support: Sequence[Batch], meter: Meter) -> Weights:
+        """θ' = SGD(L, θ, φ, S, α) over the prediction network."""
+        if not (isinstance(network, ModulatedNetwork) and support):
+            return super().adapt(network, support, meter)
+        fast = self.fast_weights(network)
+        # The modulator does not change inside the loop, so its encoder reads the whole support set at once.
+        read = network.modulator.read(self.problem.sequences(Batch.concat(support)))
+        sizes = [self.problem.rows(batch) for batch in support]
+        for batch, seen in zip(support, torch.split(read, sizes), strict=True):
+            logits = functional_call(network, fast, (self.problem.sequences(batch), seen))
+            fast = sgd_step(self.problem.loss(logits, batch), fast, self.config.inner_lr, meter)
+        return fast
 
     def bytes_kept(self) -> int:
         """With the neuromodulator's frozen encoder."""

@@ -30,7 +30,14 @@ class WorkerProcess:
     """A process that carries out one job after another, or a few at once."""
 
     def __init__(
-        self, number: int, threads: int, together: int, gpus: int, logs: Path, inbox: "queue.Queue[Message]"
+        self,
+        number: int,
+        threads: int,
+        tokenising: int,
+        together: int,
+        gpus: int,
+        logs: Path,
+        inbox: "queue.Queue[Message]",
     ) -> None:
         self.number = number
         self.jobs: dict[str, Job] = {}
@@ -39,7 +46,12 @@ class WorkerProcess:
         self.broken_by = self.last_words = ""
         """The job that brought it down, and how, where it could still say so."""
         self.log = logs / f"worker-{number}.log"
-        surroundings = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+        surroundings = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(threads),
+            "TOKENIZERS_PARALLELISM": "true" if tokenising > 1 else "false",
+            "RAYON_NUM_THREADS": str(tokenising),  # which tokenizers go by
+        }
         if gpus > 1:
             surroundings["CUDA_VISIBLE_DEVICES"] = _share(number, gpus)
         # A session of its own: Ctrl-C reaches the sweep alone, which then ends its workers in good order.
@@ -95,13 +107,16 @@ class LocalEngine:
         self.at_once = at_once
         self._threads, self._gpus, self._logs = threads, gpus, logs
         self._together = min(together, at_once)
+        self._tokenising = threads
         self._inbox: queue.Queue[Message] = queue.Queue()
 
     def carry_out(self, jobs: Sequence[Job]) -> Iterator[Event]:
         """Carry out all jobs; a run whose worker dies is started again, from its last checkpoint."""
         waiting = deque(jobs)
         attempts: Counter[str] = Counter()
-        workers = {self._start(number) for number in range(-(-min(self.at_once, len(jobs)) // self._together))}
+        processes = -(-min(self.at_once, len(jobs)) // self._together)
+        self._tokenising = tokenising_threads(self._threads, processes, self._gpus)
+        workers = {self._start(number) for number in range(processes)}
         try:
             while workers:
                 worker, message = self._inbox.get()
@@ -124,7 +139,9 @@ class LocalEngine:
                 worker.stop()
 
     def _start(self, number: int) -> WorkerProcess:
-        return WorkerProcess(number, self._threads, self._together, self._gpus, self._logs, self._inbox)
+        return WorkerProcess(
+            number, self._threads, self._tokenising, self._together, self._gpus, self._logs, self._inbox
+        )
 
     def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> Iterator[Event]:
         event, name = message["event"], message.get("job", "")
@@ -163,6 +180,15 @@ class LocalEngine:
                 yield Event("retried", job, text=fate)
             else:
                 yield Event("failed", job, text=f"its worker died {ATTEMPTS} times, at last because {fate}")
+
+
+def tokenising_threads(threads: int, processes: int, gpus: int) -> int:
+    """How many threads a worker tokenises with: what `--threads` says, but on a GPU its share of all cores.
+
+    There the cores have little else to do, and a GPU waits for texts that come too slowly.
+    """
+    share = (os.cpu_count() or 1) // max(processes, 1)
+    return max(threads, share) if gpus else threads
 
 
 def _share(number: int, gpus: int) -> str:
