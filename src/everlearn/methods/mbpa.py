@@ -26,8 +26,8 @@ class MbPA(Replay):
         self.memory.write(batch, list(self.keys(batch)))
 
     def bytes_kept(self) -> int:
-        """With the encoder that makes the keys, and their copy in the index once something was looked up."""
-        return super().bytes_kept() + self.keys.bytes_kept + self._searched.bytes_kept
+        """With the encoder that makes the keys, and their copy in the index."""
+        return super().bytes_kept() + self.keys.bytes_kept + self._searched.bytes_kept()
 
     def predictor(self) -> Predictor:
         """The network of this moment and the memory of this moment."""

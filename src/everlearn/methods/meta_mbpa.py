@@ -70,8 +70,8 @@ class MetaMbPA(SparseReplay):
         self.memory.write(batch.take(rows), list(keys[rows]))
 
     def bytes_kept(self) -> int:
-        """With the encoder that makes the keys, and their copy in the index once something was looked up."""
-        return super().bytes_kept() + self.keys.bytes_kept + self._searched.bytes_kept
+        """With the encoder that makes the keys, and their copy in the index."""
+        return super().bytes_kept() + self.keys.bytes_kept + self._searched.bytes_kept()
 
     def predictor(self) -> Predictor:
         """Adapted once, to as many random examples as there are neighbours; then it predicts any number."""

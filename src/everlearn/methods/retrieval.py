@@ -63,10 +63,12 @@ class Searched:
         self._memory = memory
         self._keyed: tuple[int, KeyedMemory] | None = None
 
-    @property
     def bytes_kept(self) -> int:
-        """What the last index takes up, beside the memory that it is over."""
-        return self._keyed[1].index.bytes_kept if self._keyed else 0
+        """What an index over the memory as it is takes up beside it.
+
+        It is made to be counted: whether one happens to be there depends on where a run was interrupted.
+        """
+        return self.now().index.bytes_kept if len(self._memory) else 0
 
     def now(self) -> KeyedMemory:
         """The memory as it is."""
