@@ -12,9 +12,9 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.neighbors import NearestCentroid
 
 from everlearn.batches import Batch, Integers, Sequences
+from everlearn.examples import UNLABELLED
 from everlearn.methods.slda import factorised
 from everlearn.problems import Ranking
-from everlearn.problems.ranking import UNDECIDED
 from support import (
     CLASS_WORDS,
     MethodFactory,
@@ -232,7 +232,7 @@ def test_ranking_among_candidates_never_seen_is_undecided(make_method: MethodFac
     method = make_method("ncm", problem=problem)
     feed(method, tokenised(with_candidates(labelled_texts(8, [0, 1]), [0, 1]), 4, problem))
     asked = tokenised(with_candidates(labelled_texts(4, [2, 3]), [2, 3]), 4, problem)[0]
-    assert method.predictor().predict(asked).tolist() == [UNDECIDED] * 4
+    assert method.predictor().predict(asked).tolist() == [UNLABELLED] * 4
 
 
 def test_slda_can_live_with_a_covariance_that_is_not_quite_one():

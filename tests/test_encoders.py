@@ -1,4 +1,5 @@
 import copy
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -6,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from everlearn.batches import Ragged, Sequences
@@ -42,6 +44,15 @@ def refusal(name: str, **settings: Any) -> str:
     assert "\n" not in message
     assert message.endswith(".")
     return message
+
+
+def test_weights_that_would_have_to_be_unpickled_are_refused(tmp_path: Path):
+    folder = tmp_path / "pickled"
+    shutil.copytree(causal_folder(), folder)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    assert "everlearn unpickles nothing" in refusal(str(folder))
 
 
 # Features

@@ -11,9 +11,9 @@ import pytest
 import fewrel_sample
 from everlearn.config import Config
 from everlearn.errors import UserError
+from everlearn.examples import UNLABELLED
 from everlearn.experiment import Experiment, benchmark_for, build_experiment
 from everlearn.problems import Ranking
-from everlearn.problems.ranking import UNDECIDED
 from everlearn.run import run
 from everlearn.streams import fewrel, load_benchmark, pooled
 from everlearn.streams.base import StreamConfig
@@ -401,7 +401,7 @@ def test_the_accuracy_is_that_of_all_test_sentences_and_not_the_mean_over_tasks(
     """Everything of c0 is known and the rest is a tie: 8 of 40 sentences are right, but one task of ten."""
 
     def predict(self, logits, batch):
-        return np.where(batch.labels < 2, batch.labels, UNDECIDED)
+        return np.where(batch.labels < 2, batch.labels, UNLABELLED)
 
     monkeypatch.setattr(Ranking, "predict", predict)
     result = run(Config.build({**SMALL, "data": folder, "train_size": 12}))

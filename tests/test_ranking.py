@@ -11,11 +11,10 @@ from everlearn.batches import Batch, Ragged
 from everlearn.encoders import Encoder, EncoderConfig, Tokenizer, load_encoder
 from everlearn.encoders.tiny import tiny_model, tiny_tokenizer
 from everlearn.errors import UserError
-from everlearn.examples import Example
+from everlearn.examples import UNLABELLED, Example
 from everlearn.ledger import Ledger
 from everlearn.memory import Memory, MemoryConfig
 from everlearn.problems import Ranking
-from everlearn.problems.ranking import UNDECIDED
 from support import tiny_encoder, tiny_tokens
 
 NAMES = ["place of birth", "mouth of the watercourse", "sport", "mother"]
@@ -247,7 +246,7 @@ def test_the_candidate_with_the_largest_score_is_predicted(problem: Ranking, bat
 def test_a_tie_is_undecided_and_never_a_hit(problem: Ranking):
     batch = bare([2, 2, 0], [0, 0, 1, 2], [1, 0, 1])
     predicted = problem.predict(logits_of(1.0, 1.0, 0.5, 0.5, 0.2, 0.0, 7.0), batch)
-    assert predicted.tolist() == [UNDECIDED, UNDECIDED, 1]
+    assert predicted.tolist() == [UNLABELLED, UNLABELLED, 1]
     assert (predicted == batch.labels).tolist() == [False, False, True]
 
 
@@ -292,7 +291,7 @@ def score(problem: Ranking):
 def test_candidates_in_another_order_give_the_same_prediction(problem: Ranking, score):
     batch = problem.tokenise(EXAMPLES, tiny_tokens())
     predicted = problem.predict(score(batch), batch)
-    assert UNDECIDED not in predicted
+    assert UNLABELLED not in predicted
     turned = [Example(e.text, e.label, (*e.candidates[1:], e.candidates[0])) for e in EXAMPLES]
     batch = problem.tokenise(turned, tiny_tokens())
     assert problem.predict(score(batch), batch).tolist() == predicted.tolist()

@@ -25,7 +25,9 @@ def load_causal(encoder: Encoder) -> "PreTrainedModel":
 
     settings = AutoConfig.from_pretrained(name)
     dropout.set_in_settings(settings, encoder.dropout)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(name, config=settings, dtype=torch.float32)
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        name, config=settings, dtype=torch.float32, use_safetensors=True
+    )
     dropout.set_in_model(model, encoder.dropout)
     # Checkpoints come with penalties, temperatures and cut-offs of their own, which nobody here has asked for.
     model.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]

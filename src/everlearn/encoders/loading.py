@@ -137,8 +137,14 @@ def _from_pretrained(config: EncoderConfig) -> tuple[Any, Any]:
         settings = AutoConfig.from_pretrained(source)
         dropout.set_in_settings(settings, config.dropout)
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True)
-        model = AutoModel.from_pretrained(source, config=settings, dtype=torch.float32)
+        # Never what would have to be unpickled.
+        model = AutoModel.from_pretrained(source, config=settings, dtype=torch.float32, use_safetensors=True)
     except (OSError, ValueError, ImportError, SafetensorError) as error:
+        if "safetensors" in str(error) and not isinstance(error, SafetensorError):
+            raise UserError(
+                f"the encoder '{config.encoder}' has no weights as safetensors, and everlearn unpickles nothing: where "
+                "you trust it, load it with transformers, save it with `save_pretrained`, and pass that folder."
+            ) from error
         raise UserError(
             f"the encoder '{config.encoder}' cannot be loaded ({_first_line(error)}): connect to the network, pass a "
             "folder that holds it, or use --encoder minilm, which needs none."

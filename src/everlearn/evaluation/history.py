@@ -57,7 +57,6 @@ class History:
         if self._checks:
             counts = metrics.violations_per_region(self._checks, self.task_ends)
             result["violations"] = dict(zip(self.tasks, counts, strict=True))
-            result["constraint_checks"] = len(self._checks)
             checks = metrics.violations_per_region([(examples, True) for examples, _ in self._checks], self.task_ends)
             result["checks_per_task"] = dict(zip(self.tasks, checks, strict=True))
         return result

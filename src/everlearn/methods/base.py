@@ -24,7 +24,7 @@ class MethodConfig(PeerSettings):
 
     method: str = setting("oml-er", "the method (see `everlearn list methods`)")
     batch_size: int = setting(16, "examples in a mini-batch (b)")
-    lr: float = setting(3e-5, "learning rate of seq, replay, a-gem and mtl")
+    lr: float = setting(3e-5, "learning rate (methods that learn in episodes have meta_lr)")
     inner_lr: float = setting(1e-3, "learning rate of the inner loop (α)")
     meta_lr: float = setting(1e-5, "learning rate of the outer loop (β)")
     head_lr: float | None = setting(None, "learning rate of the slow head; where none is set, the encoder's")

@@ -15,14 +15,12 @@ from torch.nn import functional
 from everlearn.batches import Batch, Floats, Integers, Ragged, Sequences, interleave
 from everlearn.encoders import Tokenizer
 from everlearn.errors import UserError
-from everlearn.examples import Example
+from everlearn.examples import UNLABELLED, Example
 from everlearn.problems.base import Problem
 from everlearn.transfer import on_device
 
 SHORTEST_SENTENCE = 3
 """Two tokens are the encoder's own marks, so that three leave room for one."""
-UNDECIDED = -1
-"""The prediction where two candidates share the largest score: no label, so never a hit."""
 
 
 class Ranking(Problem):
@@ -97,7 +95,7 @@ class Ranking(Problem):
     def predict(self, logits: torch.Tensor, batch: Batch) -> Integers:
         """The candidate with the largest logit; none where the largest is shared."""
         candidates = _candidates(batch)
-        predicted = np.full(len(batch), UNDECIDED, dtype=np.int64)
+        predicted = np.full(len(batch), UNLABELLED, dtype=np.int64)
         scores = np.split(logits.squeeze(1).float().cpu().numpy(), candidates.ends[:-1])
         for row, score in enumerate(scores):
             best = np.flatnonzero(score == score.max())

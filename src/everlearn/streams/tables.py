@@ -135,6 +135,8 @@ def lines(path: Path) -> Iterator[str]:
             empty = empty and not line.strip()
             yield line.replace("\0", "")
     if empty:
+        if path == STDIN:
+            raise UserError("nothing came through the pipe: pipe rows into it.")
         raise UserError(f"{path} is empty: give a file with rows in it.")
 
 
@@ -205,8 +207,8 @@ def _piped() -> BinaryIO:
 
 def _missing_column(path: Path, wanted: str, there: Sequence[str]) -> UserError:
     close = get_close_matches(wanted, there, n=1)
-    hint = f" did you mean '{close[0]}'?" if close else ""
-    return UserError(f"{path} has no column '{wanted}':{hint} Its columns are: {', '.join(there) or 'none'}.")
+    hint = f" did you mean '{close[0]}'? Its" if close else " its"
+    return UserError(f"{path} has no column '{wanted}':{hint} columns are: {', '.join(there) or 'none'}.")
 
 
 def _csv_records(path: Path, columns: Sequence[str], suffix: str) -> Iterator[tuple[int, list[str]]]:

@@ -9,14 +9,13 @@ from typing import Any
 from everlearn.config import settings, value_type
 from everlearn.errors import UserError, unknown
 from everlearn.report.results import Spread
-from everlearn.report.study import PlannedTest, PublishedRow
+from everlearn.report.study import AVERAGE, PlannedTest, PublishedRow
+from everlearn.report.study_tables import NOT_MEASURED
 from everlearn.sweep.chosen import ChosenSettings, read_chosen
 from everlearn.sweep.including import read_whole
 from everlearn.sweep.search import read_search
 from everlearn.sweep.source import Place, Source
 
-NOT_MEASURED = "not measured yet"
-AVERAGE = "average"
 _FIGURE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 
 TABLE_KEYS = (
