@@ -1,10 +1,9 @@
 """The complete description of a run: small sections, each owned by the room it configures, as one flat set of names."""
 
 import dataclasses
-import math
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from typing import Any
 import yaml
 
 from everlearn.defaults import defaults_for
-from everlearn.encoders import POOLINGS, PRECISIONS, EncoderConfig
+from everlearn.encoders import EncoderConfig
 from everlearn.episodes import replay_size
 from everlearn.errors import UserError, unknown
 from everlearn.memory import MemoryConfig
-from everlearn.memory.known_policies import POLICIES, make_policy
+from everlearn.memory.known_policies import make_policy
 from everlearn.methods import MethodConfig, find_method
-from everlearn.settings import setting
+from everlearn.settings import flaws, setting
 from everlearn.streams import StreamConfig
 
 
@@ -26,18 +25,18 @@ from everlearn.streams import StreamConfig
 class RunConfig:
     """The run itself."""
 
-    seed: int = setting(42, "seed of every random choice")
-    device: str = setting("auto", "where to compute: auto, cpu or cuda")
+    seed: int = setting(42, "seed of every random choice", least=0)
+    device: str = setting("auto", "where to compute: auto, cpu or cuda", choices=("auto", "cpu", "cuda"))
     eval_tasks: bool = setting(
         True, "evaluate before the stream and after each task too; without it only at the end, which is faster"
     )
     eval_every: int | None = setting(
-        None, "also evaluate on a sample after this many examples; default: task ends only"
+        None, "also evaluate on a sample after this many examples; default: task ends only", above=0
     )
-    eval_sample: int = setting(100, "examples per task in such a sample")
-    checkpoint_every: int = setting(10_000, "examples between checkpoints; 0 writes none")
-    log_every: int = setting(200, "examples between two lines of metrics.jsonl")
-    keep_signals: int = setting(0, "test texts whose features and gates are kept in the result (anml-er)")
+    eval_sample: int = setting(100, "examples per task in such a sample", above=0)
+    checkpoint_every: int = setting(10_000, "examples between checkpoints; 0 writes none", least=0)
+    log_every: int = setting(200, "examples between two lines of metrics.jsonl", above=0)
+    keep_signals: int = setting(0, "test texts whose features and gates are kept in the result (anml-er)", least=0)
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,9 @@ class Config:
 
     def _problems(self) -> Iterator[str]:
         method = self.method
-        for name, value in self.flat().items():
-            yield from _flaws(name, value)
+        values = self.flat()
+        for _, declared in settings():
+            yield from flaws(declared, values[declared.name])
         if self.encoder.freeze_encoder and self.encoder.trained_layers is not None:
             yield "freeze_encoder leaves no layer to train: leave out trained_layers, or freeze_encoder."
         if self.encoder.freeze_encoder and method.method == "gem" and method.gem_gradients == "lora":
@@ -115,51 +115,6 @@ class Config:
                 )
 
 
-_POSITIVE = {
-    "lr", "batch_size", "support_batches", "replay_interval", "micro_batch", "epochs", "clip_norm", "memory_capacity",
-    "eval_every", "eval_sample", "log_every", "ridge_penalty", "random_features",
-    "gem_groups", "lora_rank", "aligner_steps", "prototype_examples", "neighbours", "local_steps",
-}  # fmt: skip
-# Two tokens of a text are the encoder's own marks, so a length of three leaves room for one.
-_LEAST = {
-    "seed": 0,
-    "checkpoint_every": 0,
-    "max_length": 3,
-    "trained_layers": 1,
-    "keep_signals": 0,
-    "ewc_lambda": 0,
-    "der_alpha": 0,
-    "gem_margin": 0,
-    "der_beta": 0,
-    "local_penalty": 0,
-    "writing_weight": 0,
-}
-_SHARES = {
-    "replay_rate",
-    "write_probability",
-    "dropout",
-    "shrinkage",
-    "ewc_decay",
-    "mer_beta",
-    "mer_gamma",
-    "mllre_epsilon",
-    "diverse_share",
-}
-_CHOICES = {
-    "device": ("auto", "cpu", "cuda"),
-    "split": ("test", "validation"),
-    "replay_gradient": ("mean", "sum"),
-    "local_adaptation": ("head", "full"),
-    "gem_gradients": ("head", "lora"),
-}
-_NAMED: dict[str, tuple[str, Collection[str]]] = {
-    "memory": ("memory policy", POLICIES),
-    "pooling": ("pooling", ("auto", *POOLINGS)),
-    "precision": ("precision", ("auto", *PRECISIONS)),
-}
-"""Settings whose value is one of many names: what it names, and the names there are."""
-
-
 def check_setting(name: str, value: Any) -> Any:
     """The value as the setting's type; refused if it cannot work whatever the other settings are.
 
@@ -170,28 +125,9 @@ def check_setting(name: str, value: Any) -> Any:
     if name not in known:
         raise unknown("setting", name, known)
     converted = _coerce(known[name], value)
-    for message in _flaws(name, converted):
+    for message in flaws(known[name], converted):
         raise UserError(message)
     return converted
-
-
-def _flaws(name: str, value: Any) -> Iterator[str]:
-    """What is wrong with a setting's value by itself."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield f"{name} must be a finite number, not {value}."
-    positive = name.endswith("_lr") or name in _POSITIVE
-    if positive and value is not None and value <= 0:
-        yield f"{name} must be greater than 0, not {value}."
-    if name in _SHARES and value is not None and not 0 <= value <= 1:
-        yield f"{name} must lie between 0 and 1, not {value}."
-    if name in _CHOICES and value not in _CHOICES[name]:
-        yield f"{name} must be one of {', '.join(_CHOICES[name])}, not '{value}'."
-    if name in _LEAST and value is not None and value < _LEAST[name]:
-        yield f"{name} must be at least {_LEAST[name]}, not {value}."
-    if name in _NAMED:
-        kind, names = _NAMED[name]
-        if value not in names:
-            yield str(unknown(kind, value, names))
 
 
 def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:

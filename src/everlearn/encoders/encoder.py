@@ -32,12 +32,26 @@ class EncoderConfig:
     """The text encoder."""
 
     encoder: str = setting("minilm", "encoder: minilm, bert, tiny, a Hugging Face name, or a local folder")
-    pooling: str = setting("auto", "feature of a text: cls, mean or pooler; auto = the encoder's own")
-    max_length: int = setting(448, "longest text in tokens; longer ones are cut")
+    pooling: str = setting(
+        "auto",
+        "feature of a text: cls, mean or pooler; auto = the encoder's own",
+        choices=("auto", *POOLINGS),
+        kind="pooling",
+    )
+    max_length: int = setting(448, "longest text in tokens; longer ones are cut", least=3)
     freeze_encoder: bool = setting(False, "leave the encoder as it is and learn only what stands on it")
-    dropout: float = setting(0.0, "dropout inside the encoder while learning, the same for every method")
-    precision: str = setting("auto", "what the encoder computes in: fp32 or bf16; auto = bf16 on a GPU, else fp32")
-    trained_layers: int | None = setting(None, "train only so many layers at the encoder's top; default: all of it")
+    dropout: float = setting(
+        0.0, "dropout inside the encoder while learning, the same for every method", least=0, most=1
+    )
+    precision: str = setting(
+        "auto",
+        "what the encoder computes in: fp32 or bf16; auto = bf16 on a GPU, else fp32",
+        choices=("auto", *PRECISIONS),
+        kind="precision",
+    )
+    trained_layers: int | None = setting(
+        None, "train only so many layers at the encoder's top; default: all of it", least=1
+    )
 
 
 class Encoder(nn.Module):

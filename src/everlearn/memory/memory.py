@@ -12,7 +12,7 @@ from everlearn.errors import UserError
 from everlearn.ledger import Ledger, Meter
 from everlearn.memory.entries import cut, footprint, pack, unpack, with_note
 from everlearn.memory.entries import notes as notes_of
-from everlearn.memory.known_policies import make_policy
+from everlearn.memory.known_policies import POLICIES, make_policy
 from everlearn.memory.view import MemoryView
 from everlearn.seeding import generator, generator_state, restore_generator
 from everlearn.settings import setting
@@ -22,10 +22,17 @@ from everlearn.settings import setting
 class MemoryConfig:
     """The episodic memory."""
 
-    memory: str = setting("reservoir", "which examples stay when it is full (see `everlearn list memories`)")
-    memory_capacity: int | None = setting(None, "most examples the memory may hold; default: no bound")
+    memory: str = setting(
+        "reservoir",
+        "which examples stay when it is full (see `everlearn list memories`)",
+        choices=POLICIES,
+        kind="memory policy",
+    )
+    memory_capacity: int | None = setting(None, "most examples the memory may hold; default: no bound", above=0)
     refresh_negatives: bool = setting(False, "replays rank against fresh candidates among the labels seen (fewrel)")
-    write_probability: float = setting(1.0, "chance that an example is offered to the memory (p_write)")
+    write_probability: float = setting(
+        1.0, "chance that an example is offered to the memory (p_write)", least=0, most=1
+    )
 
 
 class Refresher(Protocol):

@@ -23,22 +23,26 @@ class MethodConfig(PeerSettings):
     """How it learns. The defaults are the paper's for BERT on text classification."""
 
     method: str = setting("oml-er", "the method (see `everlearn list methods`)")
-    batch_size: int = setting(16, "examples in a mini-batch (b)")
-    lr: float = setting(3e-5, "learning rate (methods that learn in episodes have meta_lr)")
-    inner_lr: float = setting(1e-3, "learning rate of the inner loop (α)")
-    meta_lr: float = setting(1e-5, "learning rate of the outer loop (β)")
-    head_lr: float | None = setting(None, "learning rate of the slow head; where none is set, the encoder's")
-    support_batches: int = setting(5, "batches in a support set (m)")
-    replay_interval: int = setting(9600, "examples of the stream between two replays (R_I)")
-    replay_rate: float = setting(0.01, "share of R_I that a replay draws from memory (r)")
+    batch_size: int = setting(16, "examples in a mini-batch (b)", above=0)
+    lr: float = setting(3e-5, "learning rate (methods that learn in episodes have meta_lr)", above=0)
+    inner_lr: float = setting(1e-3, "learning rate of the inner loop (α)", above=0)
+    meta_lr: float = setting(1e-5, "learning rate of the outer loop (β)", above=0)
+    head_lr: float | None = setting(None, "learning rate of the slow head; where none is set, the encoder's", above=0)
+    support_batches: int = setting(5, "batches in a support set (m)", above=0)
+    replay_interval: int = setting(9600, "examples of the stream between two replays (R_I)", above=0)
+    replay_rate: float = setting(0.01, "share of R_I that a replay draws from memory (r)", least=0, most=1)
     replay: bool = setting(True, "replay from memory while learning")
     meta_test: bool = setting(True, "fine-tune on random memory batches before predicting (meta-learning methods)")
     neuromodulation: bool = setting(True, "gate the features (anml-er); without it anml-er is maml-er")
-    replay_gradient: str = setting("mean", "a replay's gradient: mean over the sample, or sum over its batches of b")
-    clip_norm: float | None = setting(None, "clip gradients to this norm before an optimiser step; default: never")
+    replay_gradient: str = setting(
+        "mean", "a replay's gradient: mean over the sample, or sum over its batches of b", choices=("mean", "sum")
+    )
+    clip_norm: float | None = setting(
+        None, "clip gradients to this norm before an optimiser step; default: never", above=0
+    )
     clip_replay_only: bool = setting(False, "clip only the steps that learn from memory")
-    micro_batch: int = setting(32, "most examples in one backward pass; larger batches are accumulated")
-    epochs: int = setting(2, "passes over the pool (mtl only)")
+    micro_batch: int = setting(32, "most examples in one backward pass; larger batches are accumulated", above=0)
+    epochs: int = setting(2, "passes over the pool (mtl only)", above=0)
     open_classes: bool = setting(False, "labels are not known in advance: the head grows when one first appears")
     as_published: bool = setting(False, "the choices of the authors' code: pooler, dropout, summed replay, clipping")
 

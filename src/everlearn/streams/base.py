@@ -32,7 +32,9 @@ class StreamConfig:
     )
     clusters: Path | None = setting(None, "cluster file (fewrel); default: the data folder's own, else K-means")
     glove: Path | None = setting(None, "GloVe text file to find clusters with (fewrel)")
-    split: str = setting("test", "what to evaluate on: test, or validation while choosing settings")
+    split: str = setting(
+        "test", "what to evaluate on: test, or validation while choosing settings", choices=("test", "validation")
+    )
     strict: bool = setting(False, "stop at the first row without text or label instead of skipping it")
 
 
