@@ -20,7 +20,7 @@ def setting(
 ) -> Any:
     """A dataclass field whose help text the command line shows.
 
-    A number lies above `above`, and from `least` to `most`; a text is among the `choices`, which may be names of a `kind`.
+    A number lies above `above`, and from `least` to `most`; a text is one of the `choices`, each the name of a `kind`.
     """
     bounds = {"above": above, "least": least, "most": most, "choices": choices, "kind": kind}
     return dataclasses.field(default=default, metadata={"help": help, **bounds})
