@@ -1,4 +1,4 @@
-"""everlearn: text models that keep learning from a stream, in one pass, without forgetting."""
+"""everlearn: text models that keep learning from a stream, in one pass, and forget little."""
 
 from typing import TYPE_CHECKING, Any
 

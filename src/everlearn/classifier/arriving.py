@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 AHEAD = 128
 """Rows that are read ahead at most."""
-LOOK = 0.1
+POLL_SECONDS = 0.1
 """Seconds between two looks at whether to stop."""
 
 T = TypeVar("T")
@@ -41,9 +41,9 @@ class Arriving(Generic[T]):
             raise self._error
         while len(taken) < most and not self.ended and waited < patience:
             try:
-                found = self._queue.get(timeout=LOOK)
+                found = self._queue.get(timeout=POLL_SECONDS)
             except Empty:
-                waited += LOOK
+                waited += POLL_SECONDS
                 if self._stopped():
                     break
                 continue

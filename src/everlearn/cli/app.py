@@ -10,7 +10,7 @@ from everlearn import __version__
 from everlearn.errors import UserError
 
 app = typer.Typer(
-    help="Text models that keep learning from a stream, in one pass, without forgetting.",
+    help="Text models that keep learning from a stream, in one pass, and forget little.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -48,6 +48,10 @@ def main() -> None:
         raise
 
 
+EXPERIMENTS, STUDIES, MODELS = "Experiments", "Many runs", "A classifier that keeps learning"
+"""Under what the list of commands shows them."""
+
+
 def _version(asked: bool) -> None:
     if asked:
         print(f"everlearn {__version__}")
@@ -56,6 +60,6 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False,
 ) -> None:
-    """Text models that keep learning from a stream, in one pass, without forgetting."""
+    """Text models that keep learning from a stream, in one pass, and forget little."""

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from everlearn.cli.app import app
+from everlearn.cli.app import EXPERIMENTS, app
 from everlearn.cli.options import given, with_settings
 from everlearn.comparison import FIGURE, compare_methods
 from everlearn.config import Config
@@ -27,13 +27,13 @@ from everlearn.run import run as run_once
 from everlearn.streams import STREAMS, StreamConfig, download
 
 data_app = typer.Typer(help="Fetch benchmark data.", no_args_is_help=True)
-app.add_typer(data_app, name="data")
+app.add_typer(data_app, name="data", rich_help_panel=EXPERIMENTS)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file of settings; options given here win.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that --out holds.")]
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 @with_settings()
 def run(
     config: ConfigFile = None,
@@ -56,7 +56,7 @@ def run(
         screen.say("nothing was saved: pass --out DIR to keep the result and to be able to resume.")
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 @with_settings()
 def profile(
     config: ConfigFile = None,
@@ -81,7 +81,7 @@ def profile(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 @with_settings("method", "seed")
 def compare(
     methods: Annotated[str, typer.Option(help="Methods to compare, separated by commas.")],
@@ -108,7 +108,7 @@ def compare(
     screen.say(f"figure: {out / FIGURE}")
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=EXPERIMENTS)
 def list_known(what: Annotated[str, typer.Argument(help="methods, streams, encoders or memories")]) -> None:
     """Show the methods, streams, encoders or memory policies there are."""
     lists: dict[str, dict[str, tuple[str, ...]]] = {
@@ -135,7 +135,7 @@ def _about(method: type[Method]) -> tuple[str, ...]:
     return method.family, source, method.test_cost, method.summary
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 @with_settings("stream", only=(StreamConfig,))
 def describe(
     stream: Annotated[str, typer.Argument(help="the stream (see `everlearn list streams`)")],

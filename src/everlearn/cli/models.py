@@ -17,7 +17,7 @@ from rich.table import Table
 from everlearn.classifier import LifelongClassifier, storage
 from everlearn.classifier.files import Reporting, labels_like, learn_rows, portions, unfinished_pass
 from everlearn.classifier.inputs import MEANINGLESS, SECTIONS
-from everlearn.cli.app import app
+from everlearn.cli.app import MODELS, app
 from everlearn.cli.options import given, with_settings
 from everlearn.errors import UserError, unknown
 from everlearn.progress import Screen
@@ -54,7 +54,7 @@ def model_params(chosen: dict[str, Any]) -> dict[str, Any]:
     return {**params, "settings": rest} if rest else params
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 @with_settings(*NEW_MODEL.left_out, only=NEW_MODEL.sections, defaults=False)
 def learn(
     model: Model,
@@ -87,7 +87,7 @@ def learn(
     screen.say(f"{model}: {classifier.examples_:,} examples learned, {len(classifier.classes_):,} labels")
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 def predict(
     model: Model,
     file: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL or .txt file; - for one text a line, piped in")],
@@ -107,7 +107,7 @@ def predict(
             print(json.dumps({"label": label, "probability": share, "text": text}, ensure_ascii=False), flush=True)
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 def score(
     model: Model,
     file: Annotated[Path, typer.Argument(help="CSV, TSV or JSONL file of labelled texts; - for what is piped in")],
@@ -138,7 +138,7 @@ def score(
     Console().print(f"accuracy {accuracy:.1%} over {len(rows):,} examples")
 
 
-@app.command("inspect")
+@app.command("inspect", rich_help_panel=MODELS)
 def inspect_model(model: Model, as_json: Json = False) -> None:
     """Show what a model knows: labels, counts, memory, age and size."""
     classifier = LifelongClassifier.load(model)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from everlearn.cli.app import app
+from everlearn.cli.app import STUDIES, app
 from everlearn.progress import Screen
 from everlearn.sweep.folder import SweepFolder
 from everlearn.sweep.recipe import read_recipe
@@ -34,7 +34,7 @@ Data = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def sweep(
     recipe: RecipePath,
     out: Out,
@@ -57,7 +57,7 @@ def sweep(
     screen.say(f"all runs are done: `everlearn report {out}` shows them")
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def tune(
     recipe: RecipePath,
     out: Out,
@@ -80,7 +80,7 @@ def tune(
     screen.say(f"chosen settings: {out / CHOSEN}; all trials: {out / TRIALS}")
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder that was given to `everlearn sweep --out`.")],
     out: Annotated[Path | None, typer.Option(help="Where to write; default: `report` in that folder.")] = None,

@@ -8,7 +8,7 @@ import typer
 from everlearn.classifier import LifelongClassifier, storage
 from everlearn.classifier.files import labels_like
 from everlearn.classifier.journal import JOURNAL, Journal
-from everlearn.cli.app import app
+from everlearn.cli.app import MODELS, app
 from everlearn.cli.models import Model, TextColumn, TextFormat, read_texts
 from everlearn.errors import UserError
 from everlearn.methods import find_method
@@ -16,7 +16,7 @@ from everlearn.progress import Screen
 from everlearn.service.learning import Learning
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 def forget(
     model: Model,
     file: Annotated[

@@ -4,14 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from everlearn.cli.app import app
+from everlearn.cli.app import MODELS, app
 from everlearn.cli.models import NEW_MODEL, Model, model_params
 from everlearn.cli.options import given, with_settings
 from everlearn.errors import UserError
 from everlearn.progress import Screen
 
 
-@app.command()
+@app.command(rich_help_panel=MODELS)
 @with_settings(*NEW_MODEL.left_out, only=NEW_MODEL.sections, defaults=False)
 def serve(
     model: Model,

@@ -5,7 +5,7 @@ from everlearn.methods.base import MethodConfig, Parts, Predictor
 from everlearn.methods.local_adaptation import FullAdaptation, HeadAdaptation
 from everlearn.methods.network import NetworkPredictor
 from everlearn.methods.replay import Replay
-from everlearn.methods.retrieval import Keys, Searched
+from everlearn.methods.retrieval import Keys, MemoryIndex
 
 
 class MbPA(Replay):
@@ -19,7 +19,7 @@ class MbPA(Replay):
     def __init__(self, config: MethodConfig, parts: Parts) -> None:
         self.keys = Keys(parts.encoder, parts.problem, parts.ledger.train)
         super().__init__(config, parts)
-        self._searched = Searched(self.memory)
+        self._searched = MemoryIndex(self.memory)
 
     def remember(self, batch: Batch) -> None:
         """With the keys."""

@@ -16,7 +16,7 @@ from everlearn.methods.base import MethodConfig, Observations, Parts, Predictor
 from everlearn.methods.meta import sgd_step
 from everlearn.methods.network import Network, NetworkPredictor, Weights
 from everlearn.methods.replay import SparseReplay
-from everlearn.methods.retrieval import Keys, Searched
+from everlearn.methods.retrieval import Keys, MemoryIndex
 from everlearn.seeding import generator, generator_state, restore_generator
 
 
@@ -32,7 +32,7 @@ class MetaMbPA(SparseReplay):
         self.keys = Keys(parts.encoder, parts.problem, parts.ledger.train)
         super().__init__(config, parts)
         self._writing, self._testing = (generator(parts.seed, f"meta-mbpa/{use}") for use in ("write", "test"))
-        self._searched = Searched(self.memory)
+        self._searched = MemoryIndex(self.memory)
         self._distances, self._compared = 0.0, 0
 
     def observe(self, batch: Batch) -> Observations:

@@ -56,7 +56,7 @@ class KeyedMemory:
         return by_distance[np.sort(first)][:count]
 
 
-class Searched:
+class MemoryIndex:
     """A memory with an index over it, which is made anew when the memory has changed since it was last asked for."""
 
     def __init__(self, memory: Memory) -> None:

@@ -12,7 +12,7 @@ ROUNDING = 1e-9
 LAST_SHARES = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 """Of the mean variance, what is added to each where the covariance has no factor."""
 
-BOASTING = 3.0
+SCORE_TEMPERATURE = 3.0
 """By what scores are divided with `shrunken_means`, to make sane probabilities of them: features are not normally
 distributed, and on validation texts of the embedded stream the likelihood is greatest about here."""
 
@@ -31,7 +31,7 @@ class SLDA(SecondOrder):
             means = self.shrunken(means, factor)
         weight = torch.cholesky_solve(means.T, factor).T
         bias = -0.5 * (weight * means).sum(dim=1)
-        return (weight / BOASTING, bias / BOASTING) if self.config.shrunken_means else (weight, bias)
+        return (weight / SCORE_TEMPERATURE, bias / SCORE_TEMPERATURE) if self.config.shrunken_means else (weight, bias)
 
     def shrunken(self, means: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
         """Means drawn towards the mean of everything, the more the fewer examples they come from.

@@ -17,7 +17,10 @@ from everlearn.streams.fewrel_files import TEST, TRAINING, find_files, read_rela
 from everlearn.streams.relation_clusters import Clusters, find_clusters
 from everlearn.streams.sampling import check_sizes, data_generator
 
-DESCRIPTION = "Lifelong FewRel: choose a sentence's relation among candidates; 80 relations in 10 tasks, five orders"
+DESCRIPTION = (
+    "Lifelong FewRel: choose a sentence's relation among candidates; 80 relations in 10 tasks, five orders "
+    "(needs --data)"
+)
 
 VALIDATION_SIZE = 4800
 """Training sentences held out while settings are chosen; the paper then trains on all of them."""
