@@ -13,8 +13,8 @@ from everlearn.report.figure import save_figure
 UNDEFINED = "–"
 ABOUT_ARMS = (
     "The product / the published procedure; in brackets the slowest window and the fastest. Tokens are those that go "
-    "forward, padding included. A replay comes after many examples, so few or none fall into the windows; how many "
-    "did is said. ANML-ER's modulator is frozen in both arms, as in the paper; the authors' code trains it."
+    "forward, padding included. A replay comes after many examples, so few or none fall into the windows; the table "
+    "says how many. ANML-ER's modulator is frozen in both arms, as in the paper; the authors' code trains it."
 )
 ARMS_HEADER = (
     *("method", "examples/s", "speed-up", "tokens/s", "replays timed"),
