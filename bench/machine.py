@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -32,6 +33,16 @@ def machine(device: torch.device, precision: str = "fp32") -> dict[str, Any]:
         "precision": precision,
         "peak_flops": peak_flops(device, precision),
     }
+
+
+def commit() -> str | None:
+    """The version of this code, where git knows it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()
 
 
 def processor() -> str:

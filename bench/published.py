@@ -43,7 +43,8 @@ class PublishedNetwork(nn.Module):
         self.encoder = copy.deepcopy(model)
         self.head = nn.Linear(width, classes)
         self.gate = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.Sigmoid())
-        self.modulator = copy.deepcopy(model) if gated else None
+        # As in the paper. The authors' code trains it too, which everlearn does not, and would take longer.
+        self.modulator = copy.deepcopy(model).requires_grad_(False) if gated else None
 
     def forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         features = self.encoder(**inputs).last_hidden_state[:, 0]
@@ -63,10 +64,11 @@ class Published:
         self.device = next(model.parameters()).device
         classes = 1 if ranking else len(labels)
         self.network = PublishedNetwork(model, classes, gated=method == "anml-er").to(self.device).train()
-        self.optimiser = torch.optim.AdamW(self.network.parameters(), lr=settings.lr, weight_decay=0, eps=1e-6)
+        self.learned = {name: weight for name, weight in self.network.named_parameters() if weight.requires_grad}
+        self.optimiser = torch.optim.AdamW(self.learned.values(), lr=settings.lr, weight_decay=0, eps=1e-6)
         self.memory: list[Example] = []
         self.support: list[list[Example]] = []
-        self.steps = 0
+        self.steps = self.replays = 0
         self.examples = self.tokens = 0
         """What has been observed, and what went through the encoder for it, padding included."""
 
@@ -114,9 +116,9 @@ class Published:
         fast = self._adapt()
         for query in self._draws() if due else [batch]:
             loss = self.loss(query, fast)
-            at = {name: fast.get(name, weight) for name, weight in self.network.named_parameters()}
-            gradients = torch.autograd.grad(loss, list(at.values()), allow_unused=True)
-            for parameter, gradient in zip(self.network.parameters(), gradients, strict=True):
+            at = [fast.get(name, weight) for name, weight in self.learned.items()]
+            gradients = torch.autograd.grad(loss, at, allow_unused=True)
+            for parameter, gradient in zip(self.learned.values(), gradients, strict=True):
                 if gradient is not None:
                     parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
         self._update()
@@ -146,6 +148,8 @@ class Published:
         self.optimiser.zero_grad()
 
     def _draws(self) -> list[list[Example]]:
+        """The batches of a replay."""
+        self.replays += 1
         size, rate = self.settings.batch_size, self.settings.replay_rate
         count = max(1, int(self.settings.replay_interval * rate / size))
         return [random.choices(self.memory, k=size) for _ in range(count)]

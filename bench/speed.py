@@ -5,9 +5,10 @@
     python bench/speed.py --render results/speed/speed.json runs/cpu/speed.json --out results/speed
 
 Data folders are those of `everlearn run --stream textcls|fewrel --data DIR`. `bert` means BERT-base's shape with random
-weights, which is as fast as the real one; any other name is an encoder as `everlearn run --encoder` takes it. Writes
-`speed.json`, and from it a table and a figure; `--render` makes these from files alone, wherever they were measured. A
-second call with the same folder, on the same machine, adds what is not there yet: one that was stopped goes on.
+weights, which is as fast as the real one; any other name is an encoder as `everlearn run --encoder` takes it, and
+NAME=FOLDER one that stands under this name in what is written. Writes `speed.json`, and from it a table and a figure;
+`--render` makes these from files alone, wherever they were measured. A second call with the same folder, options and
+code, on the same machine, adds what is not there yet: one that was stopped goes on.
 """
 
 import argparse
@@ -21,16 +22,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-from machine import machine
+from machine import commit, machine
 from memory_growth import memory_growth
-from speed_arms import Arms
+from speed_arms import AT_ONCE, Arms
+from speed_clock import Clock
+from speed_encoders import SHAPE, bert_shape, named_encoders
 from speed_table import render
 from speed_targets import PRECISIONS, SEEDS
 
 from everlearn.config import Config
-from everlearn.encoders import EncoderConfig, load_encoder, resolve_precision
+from everlearn.encoders import resolve_precision
 from everlearn.experiment import benchmark_for, choose_device
 from everlearn.run_folder import write_text
 from everlearn.streams import Benchmark, Task
@@ -47,13 +48,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--textcls", type=Path, help="folder of the text-classification data")
     parser.add_argument("--fewrel", type=Path, help="folder of the relation-extraction data")
-    parser.add_argument("--encoders", default="bert,minilm", help="encoders, separated by commas")
+    parser.add_argument("--encoders", default="bert,minilm", help="encoders or NAME=FOLDER, separated by commas")
     parser.add_argument("--methods", default=",".join(METHODS), help="methods, separated by commas")
     parser.add_argument(
         "--parts", default=",".join(part for part in PARTS if part not in LONG), help=f"among {', '.join(PARTS)}"
     )
-    parser.add_argument("--vocabulary", default="minilm", help="encoder whose tokenizer the shape `bert` takes")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each arm is measured")
+    parser.add_argument(
+        "--vocabulary",
+        default="minilm",
+        help="encoder, folder or NAME of --encoders whose tokenizer the shape `bert` takes",
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long a window is")
+    parser.add_argument("--windows", type=int, default=3, help="in how many windows each arm is measured")
     parser.add_argument(
         "--warm-up", type=float, default=4.0, help="the product is warm when it recorded nothing for so many seconds"
     )
@@ -69,6 +75,8 @@ def main() -> None:
     parts = options.parts.split(",")
     if unknown := set(parts) - set(PARTS):
         parser.error(f"unknown part {', '.join(sorted(unknown))}: choose among {', '.join(PARTS)}")
+    if options.windows < 1:
+        parser.error(f"--windows must be at least 1, not {options.windows}.")
     options.out.mkdir(parents=True, exist_ok=True)
     measure(options, parts)
     render([options.out / FILE], options.out)
@@ -78,8 +86,9 @@ def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
     """Every part that is asked for and not known yet; each figure is on the disk as soon as it is known."""
     device = choose_device(options.device)
     precision = resolve_precision(options.precision, device)
-    figures = begun(options.out / FILE, machine(device, precision))
-    peak = figures["machine"]["peak_flops"]
+    encoders = named_encoders(options.encoders)
+    figures = begun(options.out / FILE, machine(device, precision), procedure(options))
+    clock = Clock(device, options.seconds, options.warm_up, options.windows)
     folders = {"textcls": options.textcls, "fewrel": options.fewrel}
     streams = {name: mixed(name, folder) for name, folder in folders.items() if folder}
 
@@ -89,20 +98,26 @@ def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
             write_text(options.out / FILE, json.dumps(figures, indent=1) + "\n")
 
     with tempfile.TemporaryDirectory() as folder:
-        for number, encoder in enumerate(options.encoders.split(",")):
-            source = bert_shape(Path(folder), options.vocabulary) if encoder == "bert" else encoder
-            arms = Arms(source, device, precision, options.seconds, options.warm_up, peak)
+        for number, (encoder, source) in enumerate(encoders.items()):
+            random_weights = source == SHAPE
+            if random_weights:
+                source = bert_shape(Path(folder), encoders.get(options.vocabulary, options.vocabulary))
+            arms = Arms(source, precision, clock, figures["machine"]["peak_flops"])
             if "methods" in parts:
                 for (stream, benchmark), method in itertools.product(streams.items(), options.methods.split(",")):
                     keep(f"{encoder}/{stream}/{method}", partial(arms.compare, method, stream, benchmark))
-            if "together" in parts and encoder != "bert":  # large batches of a large encoder fill a GPU by themselves
-                for (stream, benchmark), method in itertools.product(streams.items(), TOGETHER):
-                    keep(f"{encoder}/{stream}/{method}/together", partial(arms.together, method, stream, benchmark))
-            if "accuracy" in parts and "fewrel" in streams and encoder != "bert":  # random weights learn nothing
-                for seed, precision in itertools.product(SEEDS, PRECISIONS):
+            # Large batches of a large encoder fill a GPU by themselves.
+            if "together" in parts and encoder != SHAPE:
+                for (stream, benchmark), method, count in itertools.product(streams.items(), TOGETHER, AT_ONCE):
                     keep(
-                        f"{encoder}/accuracy/{precision}/{seed}",
-                        partial(arms.accuracy, options.fewrel, precision, seed),
+                        f"{encoder}/{stream}/{method}/together/{count}",
+                        partial(arms.together, method, stream, benchmark, count),
+                    )
+            if "accuracy" in parts and "fewrel" in streams and not random_weights:  # which learn nothing
+                for seed, computed_in in itertools.product(SEEDS, PRECISIONS):
+                    keep(
+                        f"{encoder}/accuracy/{computed_in}/{seed}",
+                        partial(arms.accuracy, options.fewrel, computed_in, seed),
                     )
             if "textcls" not in streams:
                 continue
@@ -120,24 +135,23 @@ def measure(options: argparse.Namespace, parts: Sequence[str]) -> None:
         keep("memory", memory_growth)
 
 
-def begun(path: Path, here: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier call has measured; figures of two machines are never mixed."""
+def procedure(options: argparse.Namespace) -> dict[str, Any]:
+    """The code and the options that figures depend on."""
+    names = ("seconds", "warm_up", "windows", "whole_size")
+    return {"commit": commit(), **{f"--{name.replace('_', '-')}": getattr(options, name) for name in names}}
+
+
+def begun(path: Path, here: dict[str, Any], how: dict[str, Any]) -> dict[str, Any]:
+    """What an earlier call has measured; figures of two machines, versions or procedures are never mixed."""
     if not path.is_file():
-        return {"machine": here}
-    figures = json.loads(path.read_text())
-    different = [name for name in here if name != "peak_flops" and figures["machine"].get(name) != here[name]]
+        return {"machine": here, "procedure": how}
+    figures: dict[str, Any] = json.loads(path.read_text())
+    known = {**figures["machine"], **figures.get("procedure", {})}
+    wanted = {**here, **how}
+    different = [name for name in wanted if name != "peak_flops" and known.get(name) != wanted[name]]
     if different:
         raise SystemExit(f"{path} was measured with another {', '.join(different)}: choose another folder with --out.")
     return figures
-
-
-def bert_shape(folder: Path, vocabulary: str) -> str:
-    """A folder with BERT-base's shape, random weights and another encoder's tokenizer."""
-    torch.manual_seed(0)
-    transformers.BertModel(transformers.BertConfig()).save_pretrained(folder / "bert-shape")
-    tokenizer = load_encoder(EncoderConfig(encoder=vocabulary), torch.device("cpu")).tokenizer
-    tokenizer._tokenizer.save_pretrained(folder / "bert-shape")
-    return str(folder / "bert-shape")
 
 
 def mixed(stream: str, folder: Path) -> Benchmark:

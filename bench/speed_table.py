@@ -11,6 +11,15 @@ from speed_targets import METHODS, PROBLEMS, TARGETS, Figures, accuracies, figur
 from everlearn.report.figure import save_figure
 
 UNDEFINED = "–"
+ABOUT_ARMS = (
+    "The product / the published procedure; in brackets the slowest window and the fastest. Tokens are those that go "
+    "forward, padding included. A replay comes after many examples, so few or none fall into the windows; the table "
+    "says how many. ANML-ER's modulator is frozen in both arms, as in the paper; the authors' code trains it."
+)
+ARMS_HEADER = (
+    *("method", "examples/s", "speed-up", "tokens/s", "replays timed"),
+    *("share of peak", "GPU memory, GB", "start-up, s"),
+)
 
 
 def render(paths: Sequence[Path], out: Path) -> None:
@@ -54,10 +63,13 @@ def versions(figures: Figures) -> str:
     machine = figures["machine"]
     names = ("everlearn", "torch", "cuda", "transformers", "python")
     listed = ", ".join(f"{name} {machine[name]}" for name in names if machine.get(name))
+    how = figures.get("procedure", {})
+    commit = f", commit {how['commit']}" if how.get("commit") else ""
+    windows = f" Rates are medians of {how['--windows']} windows of {how['--seconds']:g} s." if how else ""
     return (
-        f"{machine['cores']} CPU cores, {machine['threads']} threads; {listed}. everlearn computes in "
+        f"{machine['cores']} CPU cores, {machine['threads']} threads; {listed}{commit}. everlearn computes in "
         f"{machine['precision']}, the published procedure in fp32. The peak is what a large matrix product reaches "
-        f"here in {machine['precision']}: {machine['peak_flops'] / 1e12:,.2f} TFLOP/s."
+        f"here in {machine['precision']}: {machine['peak_flops'] / 1e12:,.2f} TFLOP/s.{windows}"
     )
 
 
@@ -78,18 +90,18 @@ def arms(figures: Figures) -> Iterator[str]:
             rows.append(
                 (
                     METHODS[method],
-                    f"{rate(ours['examples_per_second'])} / {rate(theirs['examples_per_second'])}",
+                    f"{with_spread(ours)} / {with_spread(theirs)}",
                     f"{measured['ratio']:.1f} ×",
                     f"{rate(ours['tokens_per_second'])} / {rate(theirs['tokens_per_second'])}",
+                    f"{ours.get('replays', UNDEFINED)} / {theirs.get('replays', UNDEFINED)}",
                     f"{ours['share_of_peak']:.1%}",
                     f"{gigabytes(ours['peak_bytes'])} / {gigabytes(theirs['peak_bytes'])}",
                     f"{ours['start_up_seconds']:.1f} / {theirs['start_up_seconds']:.1f}",
                 )
             )
         yield f"### Training: {shape(encoder)}, {PROBLEMS[stream]}"
-        yield "The product / the published procedure; tokens are those that go forward, padding included."
-        header = ("method", "examples/s", "speed-up", "tokens/s", "share of peak", "GPU memory, GB", "start-up, s")
-        yield table(header, rows)
+        yield ABOUT_ARMS
+        yield table(ARMS_HEADER, rows)
 
 
 def others(figures: Figures) -> Iterator[str]:
@@ -98,8 +110,9 @@ def others(figures: Figures) -> Iterator[str]:
     for key, found in figures.items():
         encoder, _, part = key.partition("/")
         if part == "prediction":
-            rates = f"{rate(found['product'])} / {rate(found['published'])} texts/s"
-            rows.append((f"prediction, {shape(encoder)}", f"{rates}, {found['ratio']:.1f} ×"))
+            windows = found.get("windows", {})
+            sides = [f"{rate(found[side])}{spread(windows.get(side, ()))}" for side in ("product", "published")]
+            rows.append((f"prediction, {shape(encoder)}", f"{' / '.join(sides)} texts/s, {found['ratio']:.1f} ×"))
         if part == "whole":
             rows.append(
                 (f"a run of {found['examples']:,} examples, {shape(encoder)}", f"{found['seconds']:,.1f} s in all")
@@ -128,10 +141,11 @@ def growth(figures: Figures) -> Iterator[str]:
             ]
             yield f"### OML-ER by {name}: {shape(key.split('/')[0])}"
             yield table((name, "examples/s", "tokens/s", "GPU memory, GB"), rows)
-    for key in (key for key in figures if key.endswith("/together")):
-        encoder, stream, method, _ = key.split("/")
+    for arm in dict.fromkeys(key.rpartition("/")[0] for key in figures if "/together/" in key):
+        encoder, stream, method, _ = arm.split("/")
         yield f"### Runs at once in one process: {METHODS[method]}, {shape(encoder)}, {PROBLEMS[stream]}"
-        rows = [(n, rate(at["examples_per_second"]), rate(at["slowest"])) for n, at in figures[key].items()]
+        counts = {key.rpartition("/")[2]: at for key, at in figures.items() if key.startswith(f"{arm}/")}
+        rows = [(count, with_spread(at), rate(at["slowest"])) for count, at in counts.items()]
         yield table(("runs", "examples/s in all", "examples/s of the slowest"), rows)
     memory = figure(figures, "memory")
     if memory:
@@ -152,6 +166,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def shape(encoder: str) -> str:
     """What an encoder's name stands for here."""
     return "BERT-base's shape" if encoder == "bert" else encoder
+
+
+def with_spread(measured: Figures) -> str:
+    """A rate, and between what it was in single windows."""
+    return rate(measured["examples_per_second"]) + spread(measured.get("windows", ()))
+
+
+def spread(windows: Sequence[float]) -> str:
+    """The slowest and the fastest of several windows."""
+    return f" ({rate(min(windows))}–{rate(max(windows))})" if len(windows) > 1 else ""
 
 
 def rate(value: float) -> str:
