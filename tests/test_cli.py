@@ -41,7 +41,7 @@ def stream(data):
 
 def without_times(tree):
     if isinstance(tree, dict):
-        return {k: without_times(v) for k, v in tree.items() if k not in ("seconds", "phases")}
+        return {k: without_times(v) for k, v in tree.items() if k not in ("seconds", "phases", "runs_at_once")}
     return [without_times(value) for value in tree] if isinstance(tree, list) else tree
 
 
