@@ -102,8 +102,11 @@ def test_evaluating_only_at_the_end_gives_the_same_accuracy_and_no_more(method: 
     assert ended["ledger"]["train"]["tokens_forward"] == whole["ledger"]["train"]["tokens_forward"]
     assert ended["matrix"] is ended["forgetting"] is ended["anytime_accuracy"] is None
     assert ended["curve"] == []
-    tested = [result["ledger"]["test"]["tokens_forward"] for result in (whole, ended)]
-    assert tested[0] == (1 if method == "mtl" else len(whole["tasks"]) + 1) * tested[1]
+    (watched, tested), no_more = (
+        [result["ledger"][work]["tokens_forward"] for work in ("watch", "test")] for result in (whole, ended)
+    )
+    assert no_more == [0, tested]
+    assert watched == (0 if method == "mtl" else len(whole["tasks"]) * tested)
 
 
 def test_without_task_ends_a_sample_may_still_be_looked_at():
