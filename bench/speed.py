@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from machine import commit, machine
+from machine import machine
 from memory_growth import memory_growth
 from speed_arms import AT_ONCE, Arms
 from speed_clock import Clock
@@ -33,6 +33,7 @@ from speed_targets import PRECISIONS, SEEDS
 from everlearn.config import Config
 from everlearn.encoders import resolve_precision
 from everlearn.experiment import benchmark_for, choose_device
+from everlearn.machine import commit
 from everlearn.run_folder import write_text
 from everlearn.streams import Benchmark, Task
 
