@@ -1,6 +1,7 @@
 """Accuracy against cost: tokens, seconds, memory, and who is on the frontier."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -15,20 +16,33 @@ from everlearn.report.results import MethodRuns, ResultDict, bytes_held
 MARKERS = "osD^vPX<>hp"
 """Shapes of rows, so that nobody needs to tell them apart by colour alone; rows beyond these and the colours have a
 number each."""
-LEARNING, MEMORY, TESTING = "time of learning", "memory: examples and what else is kept", "time of one test"
-Cost = Callable[[ResultDict], float]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a panel is about: its title, what a run paid, and in what."""
+
+    title: str
+    paid: Callable[[ResultDict], float]
+    unit: str = ""
+    pool_counts: bool = True
+    """Whether it says something of a method that is given the pool."""
+
+    def of(self, method: MethodRuns) -> float:
+        """The mean over runs."""
+        return fmean(self.paid(run) for run in method.runs)
 
 
 def _tokens(run: ResultDict) -> float:
     return run["ledger"]["train"]["tokens_forward"] + run["ledger"]["train"]["tokens_backward"]
 
 
-COSTS: dict[str, Cost] = {
-    "tokens while learning, forward + backward": _tokens,
-    LEARNING: lambda run: run["ledger"]["train"]["seconds"],
-    MEMORY: bytes_held,
-    TESTING: lambda run: run["ledger"]["test"]["seconds"],
-}
+COSTS = (
+    Cost("tokens while learning, forward + backward", _tokens),
+    Cost("time of learning", lambda run: run["ledger"]["train"]["seconds"], "s"),
+    Cost("memory: examples and what else is kept", bytes_held, "B", pool_counts=False),
+    Cost("time of one test", lambda run: run["ledger"]["test"]["seconds"], "s"),
+)
 
 
 def unit_of_time(longest: float) -> tuple[str, float]:
@@ -63,25 +77,21 @@ def frontier_figure(methods: Sequence[MethodRuns], subtitle: str, colours: Mappi
     height = max(4.2, 0.8 + LINE_OF_TEXT * len(methods))  # the legend has a line for each
     figure = titled_figure("Accuracy against cost", subtitle, 12.5, height)
     markers = _markers(methods, colours)
-    for place, (title, cost) in enumerate(COSTS.items()):
+    for place, cost in enumerate(COSTS):
         axes = figure.add_subplot(1, len(COSTS), place + 1)
         plain_axes(axes, grid="both")
-        longest = max(fmean(cost(run) for run in method.runs) for method in methods)
-        unit, size = unit_of_time(longest) if title in (LEARNING, TESTING) else ("", 1.0)
-        axes.set_xlabel(f"{title}, {unit}" if unit else title)
-        points = [
-            (fmean(cost(run) for run in method.runs) / size, 100 * fmean(run["accuracy"] for run in method.runs))
-            for method in methods
-        ]
+        unit, size = unit_of_time(max(map(cost.of, methods))) if cost.unit == "s" else ("", 1.0)
+        axes.set_xlabel(f"{cost.title}, {unit}" if unit else cost.title)
+        points = [(cost.of(method) / size, 100 * fmean(run["accuracy"] for run in method.runs)) for method in methods]
         lifelong = [index for index, method in enumerate(methods) if method.lifelong]
         front = [lifelong[index] for index in frontier([points[index] for index in lifelong])]
         axes.plot(*zip(*(points[index] for index in front), strict=True), color=MUTED, linewidth=1, zorder=1)
         for index, (method, (x, y)) in enumerate(zip(methods, points, strict=True)):
-            if title == MEMORY and not method.lifelong:
-                continue  # it is given the pool: what it keeps says nothing
+            if not (method.lifelong or cost.pool_counts):
+                continue
             marked = index in front or not method.lifelong
             axes.plot(x, y, zorder=3, **_style(markers[method.method], colours[method.method], marked))
-        axes.xaxis.set_major_formatter("{x:g}" if unit else EngFormatter(unit="B" if title == MEMORY else "", sep=""))
+        axes.xaxis.set_major_formatter("{x:g}" if unit else EngFormatter(unit=cost.unit, sep=""))
         axes.yaxis.set_major_formatter("{x:g}%")
         axes.margins(0.18, 0.14)
         axes.locator_params(axis="x", nbins=4)
